@@ -177,7 +177,7 @@ impl Options {
                 // A share's size in bytes is known later.
                 _ => Bytes(1),
             };
-            let bytes = limit.bytes_of(1 << 40).map_or(Bytes(u64::MAX), Bytes);
+            let bytes = limit.bytes_of(Bytes(1 << 40)).unwrap_or(Bytes(u64::MAX));
             if bytes < least {
                 return Err(OptionsError::TooSmall(name, bytes));
             }

@@ -420,10 +420,7 @@ fn each_compressor_keeps_every_byte() {
         .map(|name| name.trim_matches(['[', ']']))
         .collect();
     for known in ["lzo", "lzo-rle", "lz4"] {
-        assert!(
-            names.contains(&known),
-            "{known} is not in {offered}"
-        );
+        assert!(names.contains(&known), "{known} is not in {offered}");
     }
     for name in names {
         let made = stage.json(&["on", "--size", "64M", "--compress", name]);

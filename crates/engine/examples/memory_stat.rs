@@ -80,12 +80,11 @@ impl Pair {
                 self.machine
                     .fault_in(id, page, FolioType::Anon, FaultKind::Refault, true);
             }
-            let request = ReclaimRequest {
-                reason: ScanReason::Proactive,
-                nr: Pages(u64::from(PAGES)),
-                swappiness: None,
-                now: Millis(self.now),
-            };
+            let request = ReclaimRequest::new(
+                ScanReason::Proactive,
+                Pages(u64::from(PAGES)),
+                Millis(self.now),
+            );
             self.machine.reclaim_subtree(id, request, &mut Simple);
             let lruvec = self.machine.lruvec(id);
             let stats = VmEvent::ALL.iter().map(|&event| lruvec.stat().get(event));

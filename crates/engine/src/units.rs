@@ -3,6 +3,7 @@
 //! earlier than the time before.
 
 mod display;
+pub mod text;
 
 /// Number of bytes in a base page, as the length of a slice.
 pub const PAGE_LEN: usize = 4096;
@@ -74,17 +75,23 @@ impl Bytes {
     }
 }
 
-/// A limit of a memcg file: a size, or the word `max`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// A limit of a memcg file: a size, or the word `max`. The lower limit is the lesser.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
+    /// At most this many bytes, rounded down to pages.
+    Bytes(Bytes),
     /// No limit.
     #[default]
     Max,
-    /// At most this many bytes, rounded down to pages.
-    Bytes(Bytes),
 }
 
 impl Limit {
+    /// Creates a limit of this many pages.
+    #[must_use]
+    pub const fn of(pages: Pages) -> Self {
+        Self::Bytes(pages.bytes())
+    }
+
     /// Returns the limit in pages; `u64::MAX` for no limit.
     #[must_use]
     pub const fn pages(self) -> Pages {
@@ -96,18 +103,26 @@ impl Limit {
 
     /// Returns the limit in bytes; `None` for no limit.
     #[must_use]
-    pub const fn bytes(self) -> Option<u64> {
+    pub const fn bytes(self) -> Option<Bytes> {
         match self {
             Self::Max => None,
-            Self::Bytes(b) => Some(b.0),
+            Self::Bytes(b) => Some(b),
         }
+    }
+
+    /// Returns the text of a memcg file: a number of bytes, or `max`.
+    #[must_use]
+    pub fn file_text(self) -> alloc::string::String {
+        use alloc::string::ToString;
+        self.bytes()
+            .map_or("max".to_string(), |bytes| bytes.0.to_string())
     }
 }
 
 /// The inverse of [`Limit::bytes`].
-impl From<Option<u64>> for Limit {
-    fn from(bytes: Option<u64>) -> Self {
-        bytes.map_or(Self::Max, |bytes| Self::Bytes(Bytes(bytes)))
+impl From<Option<Bytes>> for Limit {
+    fn from(bytes: Option<Bytes>) -> Self {
+        bytes.map_or(Self::Max, Self::Bytes)
     }
 }
 
@@ -156,9 +171,13 @@ mod tests {
     fn limits_round_down_to_pages() {
         assert_eq!(Limit::Bytes(Bytes(8191)).pages(), Pages(1));
         assert_eq!(Limit::Max.pages(), Pages(u64::MAX));
+        assert_eq!(Limit::of(Pages(2)), Limit::Bytes(Bytes(8192)));
+        let either = [None, Some(Bytes(8191))];
+        assert_eq!(either.map(|bytes| Limit::from(bytes).bytes()), either);
+        assert!(Limit::of(Pages(1)) < Limit::of(Pages(2)) && Limit::of(Pages(2)) < Limit::Max);
         assert_eq!(
-            [None, Some(8191)].map(|bytes| Limit::from(bytes).bytes()),
-            [None, Some(8191)]
+            [Limit::of(Pages(1)), Limit::Max].map(Limit::file_text),
+            ["4096", "max"]
         );
         assert_eq!(Pages(u64::MAX).bytes(), Bytes(u64::MAX));
     }

@@ -239,12 +239,7 @@ impl Pair {
 
     /// Makes one walk at one priority, and compares each step with that of the model.
     fn reclaim(&mut self, nr: u64, priority: u32) {
-        let request = ReclaimRequest {
-            reason: ScanReason::Direct,
-            nr: Pages(nr),
-            swappiness: None,
-            now: Millis(self.now),
-        };
+        let request = ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(self.now));
         let mut reclaimer = self.machine.reclaimer(MemcgId::ROOT, request, priority);
         let (mut level, mut total) = (0, Shrunk::default());
         let (mut round, mut has_hotter) = (self.round(), false);

@@ -10,7 +10,7 @@ use engine::machine::{Machine, MachineConfig, ReclaimRequest};
 use engine::memcg::{MemcgId, MemcgLimits, MemcgProfile};
 use engine::word::State;
 use engine::{
-    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut, Pages, Policy,
+    FaultKind, FolioId, FolioType, Limit, Lruvec, Memory, Millis, PageOut, Pages, Policy,
     ScanReason,
 };
 use proptest::prelude::*;
@@ -241,12 +241,7 @@ impl Pair {
             .sum();
         let usage = self.machine.tree().get(self.ids[tenant]).usage();
         let swapped = self.swapped();
-        let request = ReclaimRequest {
-            reason: ScanReason::Direct,
-            nr: Pages(nr),
-            swappiness: None,
-            now: Millis(self.now),
-        };
+        let request = ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(self.now));
         self.machine
             .reclaim_subtree(self.ids[tenant], request, &mut Plain);
         for ((n, before), (_, after)) in swapped.into_iter().zip(self.swapped()) {

@@ -132,12 +132,11 @@ impl World {
             .keys()
             .map(|page| (*page, self.seq(*page)))
             .collect();
-        let request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: Pages(nr),
-            swappiness: None,
-            now: Millis(self.scans * 1000 + 500),
-        };
+        let request = ReclaimRequest::new(
+            ScanReason::Proactive,
+            Pages(nr),
+            Millis(self.scans * 1000 + 500),
+        );
         let ongoing = Ongoing::proactive(MemcgId::ROOT, request);
         let mut ongoing = ongoing.on_node(node.map(NodeId::of_index));
         let mut memory = RecordsEvictions::default();

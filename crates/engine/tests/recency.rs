@@ -91,12 +91,7 @@ fn clear_accessed_bits(machine: &mut Machine) {
 
 /// Reclaims 32 pages at the time `now` (ms), and checks the invariants.
 fn reclaim(machine: &mut Machine, memory: &mut Mapped, now: u64) {
-    let request = ReclaimRequest {
-        reason: ScanReason::Direct,
-        nr: Pages(32),
-        swappiness: None,
-        now: Millis(now),
-    };
+    let request = ReclaimRequest::new(ScanReason::Direct, Pages(32), Millis(now));
     machine.reclaim_subtree(ONE, request, memory);
     machine.check_invariants();
 }

@@ -9,8 +9,8 @@ use engine::vmscan::{PageEnd, TryAgain};
 use engine::vmstat::VmEvent;
 use engine::workingset_report::{Aggregation, Bins};
 use engine::{
-    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Memory,
-    Millis, PageOut, Pages, Policy, ScanReason,
+    FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Memory, Millis,
+    PageOut, Pages, Policy, ScanReason,
 };
 
 /// A memory in which page-out of the pages in `busy` fails, and that of all others succeeds.
@@ -45,12 +45,7 @@ fn engine(pages: u32, limits: MemcgLimits) -> Machine {
 
 /// Returns a request to reclaim `nr` pages proactively.
 fn proactive(nr: Pages, now: Millis) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr,
-        swappiness: None,
-        now,
-    }
+    ReclaimRequest::new(ScanReason::Proactive, nr, now)
 }
 
 fn fault(machine: &mut Machine, ids: std::ops::Range<u32>) {
@@ -61,7 +56,7 @@ fn fault(machine: &mut Machine, ids: std::ops::Range<u32>) {
 
 /// Returns a limit of `n` pages.
 fn pages(n: u64) -> Limit {
-    Limit::Bytes(Bytes(n * 4096))
+    Limit::of(Pages(n))
 }
 
 /// A charge that would exceed memory.max first tries to reclaim, and then fails.

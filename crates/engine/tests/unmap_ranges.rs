@@ -124,12 +124,7 @@ impl World {
             }
             Op::Unmap { tenant, at, len } => self.unmap(self.ids[tenant], at, len),
             Op::Reclaim { nr } => {
-                let request = ReclaimRequest {
-                    reason: ScanReason::Direct,
-                    nr: Pages(nr),
-                    swappiness: None,
-                    now: Millis(now),
-                };
+                let request = ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(now));
                 self.machine.reclaim_root(request, &mut Plain);
             }
         }

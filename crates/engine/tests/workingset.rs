@@ -48,7 +48,7 @@ struct Program {
 impl Program {
     fn new(stage: Stage) -> Self {
         let limits = MemcgLimits {
-            max: Limit::Bytes(MEMORY.bytes()),
+            max: Limit::of(MEMORY),
             ..MemcgLimits::default()
         };
         let config = MachineConfig {

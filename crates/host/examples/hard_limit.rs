@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use engine::{Bytes, Limit};
 use host::hard_limit::{HardLimit, HardLimitError, guard};
 use host::system::Proc;
 
@@ -112,14 +113,10 @@ fn obey(command: &[&str], hard_limit: &HardLimit) -> io::Result<()> {
         let line = line?;
         let words: Vec<&str> = line.split(' ').collect();
         let done = match &words[..] {
-            ["max", bytes] => hard_limit
-                .set_max(bytes.parse().ok())
-                .map(|()| "ok".to_owned()),
-            ["high", bytes] => hard_limit
-                .set_high(bytes.parse().ok())
-                .map(|()| "ok".to_owned()),
+            ["max", bytes] => hard_limit.set_max(limit(bytes)).map(|()| "ok".to_owned()),
+            ["high", bytes] => hard_limit.set_high(limit(bytes)).map(|()| "ok".to_owned()),
             ["swap", bytes] => hard_limit
-                .set_swap_max(bytes.parse().ok())
+                .set_swap_max(limit(bytes))
                 .map(|()| "ok".to_owned()),
             ["reclaim", bytes] => reclaim(hard_limit, bytes, None),
             ["reclaim", bytes, swappiness] => reclaim(hard_limit, bytes, swappiness.parse().ok()),
@@ -150,8 +147,18 @@ fn reclaim(hard_limit: &HardLimit, bytes: &str, swappiness: Option<u8>) -> io::R
     Ok(format!("fell {fell} ms {}", begin.elapsed().as_millis()))
 }
 
+/// Parses a number of bytes; no limit for any other word.
+fn limit(text: &str) -> Limit {
+    Limit::from(text.parse().ok().map(Bytes))
+}
+
+/// The inverse of [`limit`].
+fn word(limit: Limit) -> String {
+    let bytes = limit.bytes();
+    bytes.map_or("none".to_owned(), |bytes| bytes.0.to_string())
+}
+
 fn get(hard_limit: &HardLimit) -> io::Result<String> {
-    let word = |limit: Option<u64>| limit.map_or("none".to_owned(), |bytes| bytes.to_string());
     Ok(format!(
         "charged {} peak {} cache {} oom {} max {} pids {}",
         hard_limit.charged()?,
@@ -166,7 +173,7 @@ fn get(hard_limit: &HardLimit) -> io::Result<String> {
 fn left(remove: Option<&str>) -> Result<(), Failure> {
     let proc = Proc::system().map_err(HardLimitError::from)?;
     for hard_limit in HardLimit::claim_all(&proc, own(&proc)?)? {
-        let max = hard_limit.max().ok().flatten();
+        let max = hard_limit.max().unwrap_or_default();
         let is_meant = remove.is_some_and(|path| hard_limit.group().dir == Path::new(path));
         let gone = is_meant && hard_limit.remove()?;
         let (dir, pids) = (
@@ -176,7 +183,7 @@ fn left(remove: Option<&str>) -> Result<(), Failure> {
         println!(
             "left {dir} pids {} max {} gone {gone}",
             pids.len(),
-            max.map_or("none".to_owned(), |bytes| bytes.to_string())
+            word(max)
         );
     }
     Ok(())

@@ -73,9 +73,9 @@ fn main() {
                         accessed += u64::from(entry.is_accessed());
                     }
                 }
-                Piece::Whole { bytes, entry, .. } if entry.is_present() => {
-                    present += bytes / 4096;
-                    accessed += bytes / 4096 * u64::from(entry.is_accessed());
+                Piece::Whole(whole) if whole.entry.is_present() => {
+                    present += whole.bytes / 4096;
+                    accessed += whole.bytes / 4096 * u64::from(whole.entry.is_accessed());
                 }
                 _ => {}
             })

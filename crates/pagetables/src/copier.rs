@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::calls::{self, Shared};
+use crate::entry::PAGE_SIZE;
 use crate::program::{self, COPIES, PAGES, REQUESTS, WORDS};
 use crate::unavailable::Unavailable;
 
@@ -54,12 +55,12 @@ impl Copier {
         self.shared.words()[0]
     }
 
-    /// Adds a request to copy `bytes` bytes (at most 4,096) from the kernel address `from`. Returns
-    /// the request's number, for [`Copier::result`]. Panics if there are [`COPIES`] requests
-    /// already.
+    /// Adds a request to copy `bytes` bytes (at most a page) from the kernel address `from`.
+    /// Returns the request's number, for [`Copier::result`]. Panics if there are [`COPIES`]
+    /// requests already.
     pub(crate) fn request(&mut self, from: u64, bytes: u64) -> usize {
         assert!(self.requested < COPIES, "more requests than a run takes");
-        assert!(bytes <= 4096, "more than a page");
+        assert!(bytes <= PAGE_SIZE, "more than a page");
         let number = self.requested;
         let at = REQUESTS + 2 * number;
         self.shared.words_mut()[at..at + 2].copy_from_slice(&[from, bytes]);

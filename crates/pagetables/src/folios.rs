@@ -15,6 +15,7 @@ use std::io;
 
 use crate::btf::Btf;
 use crate::calls::{self, Shared};
+use crate::entry::PAGE_SIZE;
 use crate::reader::Reader;
 
 /// Number of bytes to read of a page's structure (`struct page`): 8 bytes of flags, and 8 of the
@@ -101,7 +102,7 @@ impl Folios {
         let space = reader.attach(std::process::id())?;
         let Some(found) = reader
             .look_up(&space, page.address())?
-            .filter(|found| found.span == 4096)
+            .filter(|found| found.span == PAGE_SIZE)
         else {
             return Ok(None);
         };
@@ -183,7 +184,7 @@ impl Folios {
     /// structure that cannot be read. Structures of consecutive frames are read in one request.
     fn heads(&self, reader: &mut Reader, frames: &[u64]) -> io::Result<Vec<Head>> {
         let bytes = self.layout.page_bytes;
-        let most = usize::try_from(4096 / bytes).unwrap_or(1).max(1);
+        let most = usize::try_from(PAGE_SIZE / bytes).unwrap_or(1).max(1);
         let mut heads = Vec::with_capacity(frames.len());
         let mut runs: Vec<&[u64]> = Vec::new();
         let mut rest = frames;

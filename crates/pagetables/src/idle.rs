@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use crate::access;
 use crate::clear::{Cleared, Pace};
 use crate::entry::{Entry, PAGE_SIZE};
-use crate::source::{Grain, Source, SourceKind, WalkResult};
+use crate::source::{Source, SourceKind, WalkResult};
 use crate::walk::{Piece, Sink, Walked};
 
 /// Number of pagemap entries that are read at once: those of one page table, since a source must
@@ -110,10 +110,6 @@ impl IdleBitmap {
 impl Source for IdleBitmap {
     fn kind(&self) -> SourceKind {
         SourceKind::IdleBitmap
-    }
-
-    fn grain(&self) -> Grain {
-        Grain::Page
     }
 
     fn read(

@@ -46,17 +46,20 @@ mod idle;
 mod page_tables;
 mod sizes;
 
+#[cfg(test)]
+mod testing;
+
 pub use calls::{ADVICE_RANGES_MAX, Advice, advise, cpu_time};
 pub use clear::{Cleared, Pace, Part};
 pub use entry::{Entry, Kind, PAGE_SIZE};
 pub use idle::IdleBitmap;
-pub use mappings::{Backing, Mapping};
+pub use mappings::{Device, Mapping, MappingKind};
 pub use page_tables::PageTables;
 pub use reader::{Mm, Reader};
 pub use sizes::{Referenced, Sizes};
 pub use source::{Grain, Source, SourceKind, WalkResult};
 pub use unavailable::Unavailable;
-pub use walk::{Piece, Sink, Walked};
+pub use walk::{Piece, Sink, Walked, Whole};
 
 /// The example of the README runs as a test.
 #[cfg(doctest)]

@@ -15,6 +15,7 @@ use std::io;
 
 use crate::btf::Btf;
 use crate::copier::Copier;
+use crate::entry::PAGE_SIZE;
 use crate::reader::{Mm, Reader};
 
 /// Bits of a mapping's flags: `VM_READ`, `VM_WRITE`, `VM_EXEC`.
@@ -45,8 +46,8 @@ const LEAF: u64 = 1;
 const RANGE: u64 = 2;
 const WITH_GAPS: u64 = 3;
 
-/// `S_IFMT` and `S_IFREG` of an inode's mode. Only regular files can have [`Backing::File`] or
-/// [`Backing::Shmem`]. Before Linux 6.16, anonymous inodes have no file type.
+/// `S_IFMT` and `S_IFREG` of an inode's mode. Only regular files can be [`MappingKind::File`] or
+/// [`MappingKind::Shmem`]. Before Linux 6.16, anonymous inodes have no file type.
 const TYPE_MASK: u64 = 0o170_000;
 const REGULAR: u64 = 0o100_000;
 /// `SB_NOUSER`: a file system that only the kernel itself mounts (anonymous inodes, dma-buf, secret
@@ -66,31 +67,48 @@ const DEVICE_MAGICS: [u64; 7] = [
     0x1cd1,
 ];
 
-/// The storage behind the pages of a mapping.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Backing {
-    /// No file: private anonymous memory.
-    None,
-    /// A file, from which the pages can be read again.
+/// What is mapped. In a private mapping of a file, pages that the process has written are
+/// anonymous; the code that reads the pages must distinguish them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum MappingKind {
+    /// Private anonymous memory: heap, stacks, private `/dev/zero`.
+    #[default]
+    Anon,
+    /// A file on a disk or network; its pages can be read again.
     File,
-    /// A file in memory: memfd, tmpfs, System V segments, shared anonymous memory.
+    /// Shared memory, which has no file on a disk: memfd, tmpfs, System V segments, shared
+    /// anonymous memory.
     Shmem,
-    /// The hugetlb pool.
+    /// Pages of the hugetlb pool, which are not in Rss and are never swapped out.
     Hugetlb,
-    /// A device, or the kernel itself (vdso).
+    /// Memory of devices or of the kernel: vdso, nodes in `/dev`, anonymous inodes, sysfs.
     Device,
 }
 
+/// The device number of a file system.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Device {
+    /// Major number; 0 for file systems without a block device.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
 /// One mapping (VMA) of a process; addresses and offset in bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Mapping {
     /// Address of the first byte.
     pub start: u64,
     /// Address behind the last byte.
     pub end: u64,
-    /// Whether the mapping may be read, written, executed, in this order.
-    pub rights: [bool; 3],
-    /// Whether writes reach the file and other mappings of the file.
+    /// Whether the process may read it.
+    pub readable: bool,
+    /// Whether the process may write it.
+    pub writable: bool,
+    /// Whether the process may execute it.
+    pub executable: bool,
+    /// Whether writes reach the file and other processes that map it. Otherwise the process gets a
+    /// copy of each page that it writes.
     pub is_shared: bool,
     /// Whether the program has advised that it reads this memory in order or at random
     /// (MADV_SEQUENTIAL, MADV_RANDOM), or that it uses the mapped file only once
@@ -99,12 +117,12 @@ pub struct Mapping {
     pub is_advised: bool,
     /// Offset of `start` in the file, in bytes; 0 without a file.
     pub offset: u64,
-    /// Major, then minor number of the file's file system; zeros without a file.
-    pub device: (u32, u32),
-    /// Inode number of the file; 0 without a file.
+    /// Device number of the file's file system; zeros without a file.
+    pub device: Device,
+    /// Inode number of the file; 0 without a file, and for the first System V segment.
     pub inode: u64,
-    /// The storage behind the mapping's pages.
-    pub backing: Backing,
+    /// What is mapped.
+    pub kind: MappingKind,
 }
 
 /// Offsets in the kernel's structures, and their sizes, in bytes.
@@ -183,8 +201,8 @@ struct Structure {
 #[derive(Clone, Copy, Debug)]
 struct FileFacts {
     inode: u64,
-    device: (u32, u32),
-    backing: Backing,
+    device: Device,
+    kind: MappingKind,
     is_used_once: bool,
 }
 
@@ -204,13 +222,15 @@ impl FileLayout {
         let mode = btf.offset("file", "f_mode")?;
         let start = inode.min(mode & !7);
         let bytes = (inode + 8).max(mode + 4) - start;
-        (bytes <= 4096 && inode.is_multiple_of(8) && mode.is_multiple_of(4)).then_some(FileLayout {
-            start,
-            bytes,
-            inode: inode - start,
-            mode: mode - start,
-            used_once: 0,
-        })
+        (bytes <= PAGE_SIZE && inode.is_multiple_of(8) && mode.is_multiple_of(4)).then_some(
+            FileLayout {
+                start,
+                bytes,
+                inode: inode - start,
+                mode: mode - start,
+                used_once: 0,
+            },
+        )
     }
 
     /// Returns for each file the address of its inode, and its mode; zeros if the file cannot be
@@ -272,7 +292,9 @@ impl Layout {
             root: btf.offset("mm_struct", "mm_mt")? + btf.offset("maple_tree", "ma_root")?,
             count: btf.offset("mm_struct", "map_count")?,
             sequence: btf.offset("mm_struct", "mm_lock_seq"),
-            bytes: btf.size("vm_area_struct").filter(|size| *size <= 4096)?,
+            bytes: btf
+                .size("vm_area_struct")
+                .filter(|size| *size <= PAGE_SIZE)?,
             start: btf.offset("vm_area_struct", "vm_start")?,
             end: btf.offset("vm_area_struct", "vm_end")?,
             flags: btf.offset("vm_area_struct", "vm_flags")?,
@@ -465,8 +487,11 @@ impl Layout {
             let device = system[0] & 0xffff_ffff;
             FileFacts {
                 inode: inode[0],
-                device: ((device >> 20) as u32, (device & 0xf_ffff) as u32),
-                backing: backing(inode[1], system[1], system[2]),
+                device: Device {
+                    major: (device >> 20) as u32,
+                    minor: (device & 0xf_ffff) as u32,
+                },
+                kind: kind_of_file(inode[1], system[1], system[2]),
                 is_used_once: mode & self.open_file.used_once != 0,
             }
         });
@@ -509,22 +534,23 @@ fn members<const N: usize>(
     Ok(found)
 }
 
-/// The storage behind a file, from its inode's mode, and its file system's magic number and flags.
-fn backing(mode: u64, magic: u64, flags: u64) -> Backing {
+/// Returns what a mapping of a file maps, from the mode of the file's inode, and the magic number
+/// and flags of its file system.
+fn kind_of_file(mode: u64, magic: u64, flags: u64) -> MappingKind {
     if mode & TYPE_MASK != REGULAR {
-        Backing::Device
+        MappingKind::Device
     } else if MEMORY_MAGICS.contains(&magic) {
-        Backing::Shmem
+        MappingKind::Shmem
     } else if flags & NO_USER != 0 || DEVICE_MAGICS.contains(&magic) {
-        Backing::Device
+        MappingKind::Device
     } else {
-        Backing::File
+        MappingKind::File
     }
 }
 
 /// Whether the mappings ascend, are not empty and do not overlap.
 fn are_sound(structures: &[Structure]) -> bool {
-    let is_sound = |one: &Structure| one.start < one.end && one.start.is_multiple_of(4096);
+    let is_sound = |one: &Structure| one.start < one.end && one.start.is_multiple_of(PAGE_SIZE);
     structures.iter().all(is_sound) && structures.windows(2).all(|two| two[0].end <= two[1].start)
 }
 
@@ -532,21 +558,24 @@ impl Structure {
     /// Makes the mapping of this structure and of its file, if `files` has one.
     fn with_file(&self, files: &HashMap<u64, FileFacts>) -> Mapping {
         let file = files.get(&self.file);
+        let has = |flag: u64| self.flags & flag != 0;
         Mapping {
             start: self.start,
             end: self.end,
-            rights: [READ, WRITE, EXEC].map(|right| self.flags & right != 0),
-            is_shared: self.flags & MAY_SHARE != 0,
-            is_advised: self.flags & ADVISED != 0 || file.is_some_and(|file| file.is_used_once),
+            readable: has(READ),
+            writable: has(WRITE),
+            executable: has(EXEC),
+            is_shared: has(MAY_SHARE),
+            is_advised: has(ADVISED) || file.is_some_and(|file| file.is_used_once),
             offset: file.map_or(0, |_| self.offset << 12),
-            device: file.map_or((0, 0), |file| file.device),
+            device: file.map_or(Device::default(), |file| file.device),
             inode: file.map_or(0, |file| file.inode),
-            backing: match file {
+            kind: match file {
                 // A private mapping of /dev/zero has a file, but is anonymous memory.
-                _ if self.operations == 0 => Backing::None,
-                _ if self.flags & HUGETLB != 0 => Backing::Hugetlb,
-                Some(file) => file.backing,
-                None => Backing::Device,
+                _ if self.operations == 0 => MappingKind::Anon,
+                _ if has(HUGETLB) => MappingKind::Hugetlb,
+                Some(file) => file.kind,
+                None => MappingKind::Device,
             },
         }
     }
@@ -559,13 +588,12 @@ fn is_node(word: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
     use std::ops::Range;
-    use std::process::{Command, Stdio};
 
     use super::*;
     use crate::page_tables::PageTables;
     use crate::source::Source;
+    use crate::testing::Program;
 
     /// Gives neighbouring pages different advice, so that they become about 1,500 mappings; later
     /// withdraws the advice.
@@ -602,31 +630,22 @@ sys.stdin.readline()
 
     #[test]
     fn advised_ranges_are_those_of_smaps() {
-        let mut child = Command::new("python3")
-            .args(["-c", PROGRAM])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 runs");
-        let (mut stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        let mut lines = BufReader::new(stdout.expect("piped")).lines();
-        assert!(lines.next().is_some_and(|line| line.is_ok()), "it is ready");
+        let mut child = Program::python(PROGRAM);
+        child.line().expect("it is ready");
+        let pid = child.id();
         let mut source = PageTables::open().expect("root, BPF and BTF");
-        let expected = reported(child.id());
+        let expected = reported(pid);
         let mut advised = || {
-            let mappings = source.mappings(child.id()).expect("it can be read");
+            let mappings = source.mappings(pid).expect("it can be read");
             let mappings = mappings.expect("it changes nothing");
             let advised = mappings.iter().filter(|one| one.is_advised);
             advised.map(|one| one.start..one.end).collect::<Vec<_>>()
         };
         let found = advised();
-        // The program reads one line, then withdraws the advice.
-        let mut write = || std::io::Write::write_all(stdin.as_mut().expect("piped"), b"\n");
-        write().expect("it reads");
-        assert!(lines.next().is_some_and(|line| line.is_ok()), "it is ready");
-        let (none, later) = (reported(child.id()), advised());
-        write().expect("it reads");
-        child.wait().expect("it ends");
+        // The program withdraws the advice.
+        child.go_on();
+        child.line().expect("it is ready");
+        let (none, later) = (reported(pid), advised());
         assert!(expected.len() >= 512, "{}", expected.len());
         assert_eq!(found, expected);
         assert_eq!(later, none);

@@ -16,9 +16,9 @@ use crate::lock::Locks;
 use crate::mappings::{self, Mapping};
 use crate::noreuse;
 use crate::reader::{Mm, Reader, not_btf, type_information};
-use crate::source::{Grain, Source, SourceKind, WalkResult};
+use crate::source::{Source, SourceKind, WalkResult};
 use crate::unavailable::Unavailable;
-use crate::walk::{Piece, Sink, Walked};
+use crate::walk::{Piece, Sink, Walked, Whole};
 use crate::zero::HugeZero;
 
 /// Number of bytes of address space that are read before their entries are passed on. The entries
@@ -76,13 +76,7 @@ enum Unmarked {
         at: Range<usize>,
     },
     /// One entry that covers the whole piece ([`Piece::Whole`]).
-    Whole {
-        number: usize,
-        start: u64,
-        bytes: u64,
-        span: u64,
-        entry: Entry,
-    },
+    Whole { number: usize, whole: Whole },
 }
 
 /// Whether a huge entry must be checked before it is passed on: its page is idle, or may be the
@@ -185,19 +179,8 @@ impl PageTables {
                         let at = from..buffer.len();
                         unmarked.push(Unmarked::Pages { number, start, at });
                     }
-                    Piece::Whole {
-                        start,
-                        bytes,
-                        span,
-                        entry,
-                    } if needs_check(entry) => {
-                        unmarked.push(Unmarked::Whole {
-                            number,
-                            start,
-                            bytes,
-                            span,
-                            entry,
-                        });
+                    Piece::Whole(whole) if needs_check(whole.entry) => {
+                        unmarked.push(Unmarked::Whole { number, whole });
                     }
                     _ => sink(number, piece),
                 }
@@ -219,29 +202,30 @@ impl PageTables {
     /// since these are few.
     fn mark_wholes(&mut self, unmarked: &mut [Unmarked]) -> io::Result<()> {
         let mask = self.reader.mask;
-        let first = |entry: Entry, span: u64| (entry.physical(mask) & !(span - 1)) >> 12;
+        let first = |whole: &Whole| (whole.entry.physical(mask) & !(whole.span - 1)) >> 12;
         let frames: Vec<u64> = unmarked
             .iter()
             .filter_map(|one| match one {
-                Unmarked::Whole { entry, span, .. } => Some(first(*entry, *span)),
+                Unmarked::Whole { whole, .. } => Some(first(whole)),
                 Unmarked::Pages { .. } => None,
             })
             .collect();
         let mut marks = self.marks(&frames, true)?.into_iter();
         for one in unmarked {
-            let Unmarked::Whole { entry, span, .. } = one else {
+            let Unmarked::Whole { whole, .. } = one else {
                 continue;
             };
+            let entry = whole.entry;
             let mark = marks
                 .next()
-                .filter(|_| is_idle(*entry))
+                .filter(|_| is_idle(entry))
                 .unwrap_or(Mark::None);
-            if HugeZero::may_be(*entry) && self.huge_zero.is(first(*entry, *span)) {
-                *entry = entry.special();
+            if HugeZero::may_be(entry) && self.huge_zero.is(first(whole)) {
+                whole.entry = entry.special();
                 continue;
             }
             self.note_mark(mark);
-            *entry = marked(*entry, mark);
+            whole.entry = marked(entry, mark);
         }
         Ok(())
     }
@@ -324,10 +308,6 @@ impl PageTables {
 impl Source for PageTables {
     fn kind(&self) -> SourceKind {
         SourceKind::PageTables
-    }
-
-    fn grain(&self) -> Grain {
-        Grain::Page
     }
 
     fn read(
@@ -432,24 +412,7 @@ impl Unmarked {
                     },
                 );
             }
-            Unmarked::Whole {
-                number,
-                start,
-                bytes,
-                span,
-                entry,
-            } => {
-                let (start, bytes, span, entry) = (*start, *bytes, *span, *entry);
-                sink(
-                    *number,
-                    Piece::Whole {
-                        start,
-                        bytes,
-                        span,
-                        entry,
-                    },
-                );
-            }
+            Unmarked::Whole { number, whole } => sink(*number, Piece::Whole(*whole)),
         }
     }
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use crate::access;
 use crate::btf::Btf;
 use crate::copier::Copier;
-use crate::entry::Entry;
+use crate::entry::{Entry, PAGE_SIZE};
 use crate::unavailable::Unavailable;
 
 /// 1 GiB: what a third-level entry covers, and the alignment of the direct map's base.
@@ -202,7 +202,7 @@ impl Reader {
     /// the right one, a walk of this process's own tables leads to a page that has a random token.
     fn calibrate(&mut self) -> Result<(), Unavailable> {
         let buffer = vec![0u64; 1024];
-        let page = (buffer.as_ptr().addr() as u64).next_multiple_of(4096);
+        let page = (buffer.as_ptr().addr() as u64).next_multiple_of(PAGE_SIZE);
         let index = usize::try_from((page - buffer.as_ptr().addr() as u64) / 8).unwrap_or(0);
         let mut buffer = std::hint::black_box(buffer);
         let token = token();
@@ -316,7 +316,7 @@ fn physical_mask(cpuinfo: &str) -> u64 {
         })
         .filter(|bits| (32..=52).contains(bits))
         .unwrap_or(52);
-    (1 << bits) - 4096
+    (1 << bits) - PAGE_SIZE
 }
 
 /// Returns eight random words, made from the random seeds of the standard library's hash maps.

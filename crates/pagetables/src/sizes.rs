@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use crate::access;
 use crate::entry::{Entry, PAGE_SIZE};
-use crate::source::{Grain, Source, SourceKind, WalkResult};
+use crate::source::{Source, SourceKind, WalkResult};
 use crate::walk::{Piece, Sink, Walked};
 
 /// The first made-up frame number: that of the address 1 PiB, above the memory of any machine.
@@ -141,10 +141,6 @@ impl Source for Referenced {
         SourceKind::Referenced
     }
 
-    fn grain(&self) -> Grain {
-        Grain::Mapping
-    }
-
     fn read(
         &mut self,
         pid: u32,
@@ -162,10 +158,6 @@ impl Source for Referenced {
 impl Source for Sizes {
     fn kind(&self) -> SourceKind {
         SourceKind::None
-    }
-
-    fn grain(&self) -> Grain {
-        Grain::None
     }
 
     fn read(

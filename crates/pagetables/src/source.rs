@@ -63,7 +63,13 @@ pub trait Source: Send {
     fn kind(&self) -> SourceKind;
 
     /// What one accessed bit of this source covers.
-    fn grain(&self) -> Grain;
+    fn grain(&self) -> Grain {
+        match self.kind() {
+            SourceKind::PageTables | SourceKind::IdleBitmap => Grain::Page,
+            SourceKind::Referenced => Grain::Mapping,
+            SourceKind::None => Grain::None,
+        }
+    }
 
     /// Walks `ranges` of a process and passes each piece to `sink`, with the index of its range.
     /// The ranges must ascend, be disjoint and consist of whole pages, one for each mapping.

@@ -9,7 +9,7 @@
 use std::io;
 use std::ops::Range;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, PAGE_SIZE};
 use crate::reader::{GIB, Mm, Reader};
 
 /// 2 MiB: what a last-level table maps.
@@ -33,17 +33,8 @@ pub enum Piece<'a> {
         /// The pages' entries, one for each page.
         entries: &'a [Entry],
     },
-    /// A part of a huge page, or of a hole without lower tables: one entry covers all of the part.
-    Whole {
-        /// Address of the part, in bytes.
-        start: u64,
-        /// Length of the part in bytes.
-        bytes: u64,
-        /// Number of bytes that the entry covers: 2 MiB, 1 GiB or more.
-        span: u64,
-        /// The page-table entry.
-        entry: Entry,
-    },
+    /// One entry that covers all of the piece.
+    Whole(Whole),
     /// A part that could not be read: its tables changed during each try.
     Unsure {
         /// Address of the part, in bytes.
@@ -51,6 +42,27 @@ pub enum Piece<'a> {
         /// Length of the part in bytes.
         bytes: u64,
     },
+}
+
+/// A part of a huge page, or of a hole without lower tables: one entry covers all of the part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Whole {
+    /// Address of the part, in bytes.
+    pub start: u64,
+    /// Length of the part in bytes.
+    pub bytes: u64,
+    /// Number of bytes that the entry covers: 2 MiB, 1 GiB or more.
+    pub span: u64,
+    /// The page-table entry.
+    pub entry: Entry,
+}
+
+impl Whole {
+    /// Returns the addresses of the part.
+    #[must_use]
+    pub const fn range(&self) -> Range<u64> {
+        self.start..self.start + self.bytes
+    }
 }
 
 /// What a walk cost: numbers of tables.
@@ -189,7 +201,7 @@ impl Reader {
             shift -= 9;
         }
         for region in regions.iter().filter(|region| region.table != 0) {
-            self.copier.request(region.table, 4096);
+            self.copier.request(region.table, PAGE_SIZE);
         }
         self.copier.run()?;
         let open = regions.iter_mut().filter(|region| region.table != 0);
@@ -254,7 +266,7 @@ impl Reader {
         for (index, leaf) in batch {
             let table = regions[*index].entry(leaf.start).physical(self.mask);
             self.copier
-                .request(self.direct_map.wrapping_add(table), 4096);
+                .request(self.direct_map.wrapping_add(table), PAGE_SIZE);
         }
         let (first, last) = (batch[0].0, batch[batch.len() - 1].0);
         // For each region of the batch: the request numbers of its upper entries, then that of its
@@ -262,7 +274,7 @@ impl Reader {
         let mut checks: Vec<Vec<usize>> = Vec::with_capacity(last - first + 1);
         for region in &regions[first..=last] {
             let steps = region.upper.iter().map(|(at, _)| (*at, 8));
-            let table = (region.table != 0).then_some((region.table, 4096));
+            let table = (region.table != 0).then_some((region.table, PAGE_SIZE));
             let requested = steps
                 .chain(table)
                 .map(|(at, bytes)| self.copier.request(at, bytes));
@@ -379,15 +391,13 @@ impl Pass<'_, '_> {
     fn pass_whole(&mut self, whole: Range<u64>, span: u64, entry: Entry) {
         clip(&whole, self.ranges, |number, part| {
             let (start, bytes) = (part.start, part.end - part.start);
-            (self.sink)(
-                number,
-                Piece::Whole {
-                    start,
-                    bytes,
-                    span,
-                    entry,
-                },
-            );
+            let whole = Whole {
+                start,
+                bytes,
+                span,
+                entry,
+            };
+            (self.sink)(number, Piece::Whole(whole));
         });
     }
 

@@ -1,17 +1,20 @@
 //! Processes whose memory map is locked while a file server does not answer.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
+#[allow(dead_code, reason = "not every test needs all of it")]
+#[path = "../src/testing.rs"]
+mod testing;
+
+use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use pagetables::access::{self, Access};
 use pagetables::{Cleared, Pace, PageTables, Part, Source};
+use testing::Program;
 
 /// A running `tests/programs/locked.c`; `Drop` ends it.
 struct Locked {
-    child: Child,
-    stdin: Option<ChildStdin>,
+    program: Program,
     pids: Vec<u32>,
 }
 
@@ -33,35 +36,25 @@ fn built() -> &'static str {
 impl Locked {
     /// Starts `count` processes that wait in the system call `kind`.
     fn start(kind: &str, count: u32) -> Locked {
-        let mut child = Command::new(built())
-            .args([kind, "60", &count.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("it was built");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("piped");
-        let read = BufReader::new(stdout).read_line(&mut line);
-        read.expect("it says who waits");
+        let count = count.to_string();
+        let mut program = Program::start(Command::new(built()).args([kind, "60", &count]));
+        let line = program.line().expect("it prints the processes that wait");
         let pids = line.split_whitespace().map(|word| word.parse());
         Locked {
-            stdin: child.stdin.take(),
             pids: pids.collect::<Result<_, _>>().expect("numbers"),
-            child,
+            program,
         }
     }
 
     /// Stops the file server, so that the processes that wait for it continue.
     fn free(&mut self) {
-        let stdin = self.stdin.as_mut().expect("freed once");
-        stdin.write_all(b"\n").expect("it reads");
+        self.program.go_on();
     }
 }
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        drop(self.stdin.take());
-        let _ = self.child.wait();
+        self.program.end();
     }
 }
 
@@ -116,8 +109,8 @@ fn nothing_waits_for_a_locked_process() {
                 pagetables::Piece::Pages { entries, .. } => {
                     entries.iter().filter(|entry| entry.is_present()).count()
                 }
-                pagetables::Piece::Whole { bytes, entry, .. } if entry.is_present() => {
-                    usize::try_from(bytes / 4096).expect("few")
+                pagetables::Piece::Whole(whole) if whole.entry.is_present() => {
+                    usize::try_from(whole.bytes / 4096).expect("few")
                 }
                 _ => 0,
             };
@@ -240,15 +233,15 @@ fn mappings_are_those_of_the_kernels_list() {
         let reported: Vec<String> = found
             .iter()
             .map(|one| {
-                let right = |at: usize, letter| if one.rights[at] { letter } else { '-' };
+                let right = |has: bool, letter| if has { letter } else { '-' };
                 let shared = if one.is_shared { 's' } else { 'p' };
                 format!(
                     "{:08x}-{:08x} {}{}{}{shared} {:08x}",
                     one.start,
                     one.end,
-                    right(0, 'r'),
-                    right(1, 'w'),
-                    right(2, 'x'),
+                    right(one.readable, 'r'),
+                    right(one.writable, 'w'),
+                    right(one.executable, 'x'),
                     one.offset
                 )
             })

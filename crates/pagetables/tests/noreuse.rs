@@ -4,13 +4,17 @@
 //! the kernel: the advice belongs to the open file, it covers all mappings of that open file in
 //! every process, and only POSIX_FADV_NORMAL takes it back (docs/spec/reclaim-control.md 6.2).
 
+#[allow(dead_code, reason = "not every test needs all of it")]
+#[path = "../src/testing.rs"]
+mod testing;
+
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use pagetables::{Mapping, PageTables, Source};
+use testing::Program;
 
 /// Time limit of a test that takes some seconds.
 const SOON: Duration = Duration::from_secs(120);
@@ -114,38 +118,23 @@ while True:
         mapped(-1, 128, PRIVATE | ANONYMOUS | FIXED, area, 0)
 ";
 
-/// A running program.
-struct Program {
-    /// The program's own file, which `Drop` removes.
+/// A running Python program, with a file of its own on the disk, which `Drop` removes.
+struct WithFile {
+    program: Program,
     file: String,
-    child: Child,
-    stdin: ChildStdin,
-    lines: std::io::Lines<BufReader<ChildStdout>>,
 }
 
-impl Program {
-    /// Starts a program with a file of its own on the disk.
-    fn start(name: &str, text: &str) -> Program {
+impl WithFile {
+    fn start(name: &str, text: &str) -> WithFile {
         let file = format!("{}/{name}", env!("CARGO_TARGET_TMPDIR"));
         std::fs::write(&file, vec![7; 4 * 4096]).expect("the disk has room");
-        let mut child = Command::new("python3")
-            .args(["-c", text, &file])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3 runs");
-        let (stdin, stdout) = (child.stdin.take(), child.stdout.take());
-        Program {
-            file,
-            child,
-            stdin: stdin.expect("piped"),
-            lines: BufReader::new(stdout.expect("piped")).lines(),
-        }
+        let program = Program::start(Command::new("python3").args(["-c", text, &file]));
+        WithFile { program, file }
     }
 
     /// The next line: its words that are no numbers, the pid, and the addresses.
     fn next(&mut self) -> Option<(String, u32, Vec<u64>)> {
-        let line = self.lines.next()?.expect("it can be read");
+        let line = self.program.line()?;
         let is_number = |word: &&str| word.parse::<u64>().is_ok();
         let name: Vec<&str> = line.split(' ').filter(|word| !is_number(word)).collect();
         let mut numbers = line.split(' ').filter_map(|word| word.parse::<u64>().ok());
@@ -154,10 +143,8 @@ impl Program {
     }
 }
 
-impl Drop for Program {
+impl Drop for WithFile {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.file);
     }
 }
@@ -197,14 +184,14 @@ fn advised(source: &mut PageTables, pid: u32) -> Vec<Mapping> {
 fn advice_for_an_open_file_covers_its_mappings_and_no_others() {
     let mut source = PageTables::open().expect("root, BPF and BTF");
     let text = [COMMON, STEPS].concat();
-    let mut program = Program::start("noreuse", &text);
+    let mut program = WithFile::start("noreuse", &text);
     let (mut steps, note) = (0, note_of_memory());
     while let Some((name, pid, expected)) = program.next() {
         let found = advised(&mut source, pid);
         let found: BTreeSet<u64> = found.iter().map(|one| one.start).collect();
         assert_eq!(found, expected.into_iter().collect(), "{name}{note}");
         steps += 1;
-        program.stdin.write_all(b"\n").expect("it reads");
+        program.program.go_on();
     }
     assert_eq!(steps, 14);
 }
@@ -215,7 +202,7 @@ fn advice_for_an_open_file_covers_its_mappings_and_no_others() {
 #[test]
 fn files_that_come_and_go_are_not_confused() {
     let mut source = PageTables::open().expect("root, BPF and BTF");
-    let mut program = Program::start("churn", &[COMMON, CHURN].concat());
+    let mut program = WithFile::start("churn", &[COMMON, CHURN].concat());
     let (_, pid, ends) = program.next().expect("it runs");
     let (mut read, mut seen, begin) = (0, 0, Instant::now());
     let note = note_of_memory();

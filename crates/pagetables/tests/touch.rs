@@ -1,11 +1,14 @@
 //! Reads of single bytes of another process, by which the kernel's lists count pages as accessed.
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+#[allow(dead_code, reason = "not every test needs all of it")]
+#[path = "../src/testing.rs"]
+mod testing;
+
 use std::time::Duration;
 
 use pagetables::access::{self, Touched};
 use pagetables::{Cleared, Pace, PageTables, Part, Piece, Source};
+use testing::Program;
 
 /// Number of pages of the program.
 const PAGES: u64 = 64;
@@ -21,18 +24,10 @@ sys.stdin.read()
 ";
 
 /// Starts the program; returns it with the address of its first page.
-fn start() -> (Child, u64) {
-    let mut child = Command::new("python3")
-        .args(["-c", PROGRAM])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("python3 runs");
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("piped");
-    let read = BufReader::new(stdout).read_line(&mut line);
-    read.expect("it is ready");
-    (child, line.trim().parse().expect("an address"))
+fn start() -> (Program, u64) {
+    let mut program = Program::python(PROGRAM);
+    let line = program.line().expect("it is ready");
+    (program, line.parse().expect("an address"))
 }
 
 /// Number of present pages in the program's area, then how many of them have the accessed bit.
@@ -54,8 +49,8 @@ fn present_and_accessed(source: &mut PageTables, pid: u32, start: u64) -> (usize
 #[test]
 fn reading_pages_sets_no_accessed_bit() {
     let mut source = PageTables::open().expect("root, BPF and BTF");
-    let (mut child, start) = start();
-    let pid = child.id();
+    let (mut program, start) = start();
+    let pid = program.id();
     source.begin(pid).expect("its tables can be opened");
     let cleared = source.clear(
         (pid, Part::Anon),
@@ -71,8 +66,7 @@ fn reading_pages_sets_no_accessed_bit() {
     let none = touch(&[4096, 8192]).expect("nothing is there");
     let found = present_and_accessed(&mut source, pid, start);
     let own = access::touch((std::process::id(), &memory), &pages, 2);
-    drop(child.stdin.take());
-    child.wait().expect("it ends");
+    program.end();
     assert_eq!((all.pages, all.swapped_in), (PAGES, 0));
     assert_eq!(none, Touched::default());
     assert_eq!(own.expect("skipped"), Touched::default(), "our own memory");

@@ -30,7 +30,7 @@ impl Tenant {
     #[must_use]
     pub fn new(policy: Policy, pages: u32, limit: Pages) -> Self {
         let limits = MemcgLimits {
-            max: Limit::Bytes(limit.bytes()),
+            max: Limit::of(limit),
             ..MemcgLimits::default()
         };
         let config = MachineConfig {

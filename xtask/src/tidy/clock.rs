@@ -134,9 +134,7 @@ fn is_clock(name: &str) -> bool {
 fn uses(words: &[&str], word: &str) -> bool {
     match word.starts_with(char::is_uppercase) {
         true => words.contains(&word),
-        false => {
-            contains(words, &["std", ":", ":", word]) || contains(words, &[word, ":", ":"])
-        }
+        false => contains(words, &["std", ":", ":", word]) || contains(words, &[word, ":", ":"]),
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use daemon::options::{Bytes, PAGE_SIZE, UnitError, bytes};
+use daemon::options::{Bytes, UnitError, bytes};
 use sim::mrc::{CurvePolicy, Job, Size};
 use sim::trace::{Column, CsvOptions, Format, Header, Ids, TraceOptions};
 
@@ -151,7 +151,7 @@ impl FromStr for SizeArg {
             Size::Pages(pages)
         } else {
             let bytes = bytes(text).map_err(|_| bad("is no size"))?;
-            Size::Pages(bytes.0 / PAGE_SIZE)
+            Size::Pages(bytes.pages().0)
         };
         match size {
             Size::Pages(0) => Err(bad("is less than a page of 4 KiB")),

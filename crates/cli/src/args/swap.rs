@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use daemon::options::{Millis, Size, UnitError, millis};
+use daemon::options::{Bytes, Millis, Size, UnitError, millis};
 use host::swap::Request;
 
 use super::examples;
@@ -103,7 +103,7 @@ impl On {
     /// Returns the request for swap, for a host with `memory` bytes.
     pub(crate) fn request(&self, memory: u64) -> Request {
         Request {
-            size: self.size.bytes_of(memory),
+            size: self.size.bytes_of(Bytes(memory)).map(|bytes| bytes.0),
             algorithm: self.compress.clone(),
             recompress: self.recompress.clone(),
             file: self.file.clone(),
@@ -131,7 +131,7 @@ fn size(text: &str) -> Result<Size, UnitError> {
             why: "swap without an end cannot be made".to_owned(),
             hint,
         }),
-        Ok(size) if size.bytes_of(u64::MAX) == Some(0) => Err(UnitError {
+        Ok(size) if size.bytes_of(Bytes(u64::MAX)) == Some(Bytes(0)) => Err(UnitError {
             why: format!("`{text}` is no swap at all"),
             hint,
         }),

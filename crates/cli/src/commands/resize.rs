@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use daemon::control::Ask;
-use daemon::options::{Bytes, Millis, PAGE_SIZE};
+use daemon::options::{Bytes, Millis, Pages};
 use daemon::reclaim::{WATCH_MIN, WatchBeforeReclaim};
 use host::report::Price;
 use host::system::cgroup::Version;
@@ -184,7 +184,7 @@ impl Job<'_> {
         let usage = self.groups.usage(&self.group)?.unwrap_or_default();
         let limit = self.groups.swap_limit(&self.group);
         let allowed = limit.map(|limit| limit.saturating_sub(usage.swap.unwrap_or(0)));
-        let free = proc.swap_free_pages()?.saturating_mul(PAGE_SIZE);
+        let free = Pages(proc.swap_free_pages()?).bytes().0;
         let cache = usage.cache.unwrap_or_default();
         let room = SwapDemand {
             over,

@@ -14,7 +14,7 @@ pub(crate) use page::html;
 
 use std::fmt::Write;
 
-use daemon::options::{Bytes, PAGE_SIZE};
+use daemon::options::{PAGE_SIZE, Pages};
 use serde_json::json;
 use sim::mrc::{CurvePolicy, Curves};
 
@@ -35,7 +35,7 @@ fn summary(name: &str, result: &Curves) -> String {
         result.format.name(),
         count(result.references),
         count(result.pages),
-        Bytes(result.pages.saturating_mul(PAGE_SIZE)),
+        Pages(result.pages).bytes(),
     );
     if let Some(sampled) = result.sampled_pages {
         let _ = write!(text, "; sampled {} of them", count(sampled));
@@ -85,7 +85,7 @@ pub(crate) fn json(name: &str, result: &Curves) -> String {
             .map(|(policy, ratios)| (policy.name().to_owned(), json!(ratios[n])));
         let ratios: serde_json::Map<_, _> = ratios.collect();
         let mut size = json!({
-            "pages": pages, "bytes": pages.saturating_mul(PAGE_SIZE), "miss_ratio": ratios
+            "pages": pages, "bytes": Pages(pages).bytes().0, "miss_ratio": ratios
         });
         if !gaps.is_empty() {
             size["lru_gen_more_misses"] = gaps::at_size(&gaps, n);
@@ -115,7 +115,7 @@ pub(crate) fn csv(result: &Curves) -> String {
     let names: Vec<_> = ["pages", "bytes"].into_iter().chain(names).collect();
     let mut text = names.join(",") + "\n";
     for (n, &pages) in result.sizes.iter().enumerate() {
-        let _ = write!(text, "{pages},{}", pages.saturating_mul(PAGE_SIZE));
+        let _ = write!(text, "{pages},{}", Pages(pages).bytes().0);
         for (_, ratios) in &result.curves {
             let _ = write!(text, ",{}", ratios[n]);
         }

@@ -5,41 +5,6 @@
 
 use std::ffi::OsStr;
 
-/// A kind of file in the tree.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-#[repr(u8)]
-pub(super) enum File {
-    Procs = 1,
-    Controllers,
-    SubtreeControl,
-    CgroupEvents,
-    Type,
-    Current,
-    Peak,
-    Min,
-    Low,
-    High,
-    Max,
-    SoftLimit,
-    SwapCurrent,
-    SwapMax,
-    Reclaim,
-    Stat,
-    StatLocal,
-    NumaStat,
-    Events,
-    EventsLocal,
-    Pressure,
-    PageAge,
-    PageAgeEstimated,
-    RefreshInterval,
-    ReportThreshold,
-    NodePageAge,
-    NodeIntervals,
-    NodeRefreshInterval,
-    NodeReportThreshold,
-}
-
 /// In which directories a file exists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Where {
@@ -59,103 +24,53 @@ impl Where {
     }
 }
 
-/// All files: the kind, the name, the permission bits, and in which directories the file exists.
-const ALL: [(File, &str, u16, Where); 29] = [
-    (File::Procs, "cgroup.procs", 0o644, Where::Everywhere),
-    (
-        File::Controllers,
-        "cgroup.controllers",
-        0o444,
-        Where::Everywhere,
-    ),
-    (
-        File::SubtreeControl,
-        "cgroup.subtree_control",
-        0o644,
-        Where::Everywhere,
-    ),
-    (File::CgroupEvents, "cgroup.events", 0o444, Where::BelowRoot),
-    (File::Type, "cgroup.type", 0o444, Where::BelowRoot),
-    (File::Current, "memory.current", 0o444, Where::Everywhere),
-    (File::Peak, "memory.peak", 0o444, Where::Everywhere),
-    (File::Min, "memory.min", 0o644, Where::BelowRoot),
-    (File::Low, "memory.low", 0o644, Where::BelowRoot),
-    (File::High, "memory.high", 0o644, Where::BelowRoot),
-    (File::Max, "memory.max", 0o644, Where::Everywhere),
-    (
-        File::SoftLimit,
-        "memory.soft_limit",
-        0o644,
-        Where::BelowRoot,
-    ),
-    (
-        File::SwapCurrent,
-        "memory.swap.current",
-        0o444,
-        Where::Everywhere,
-    ),
-    (File::SwapMax, "memory.swap.max", 0o644, Where::BelowRoot),
-    (File::Reclaim, "memory.reclaim", 0o200, Where::Everywhere),
-    (File::Stat, "memory.stat", 0o444, Where::Everywhere),
-    (
-        File::StatLocal,
-        "memory.stat.local",
-        0o444,
-        Where::Everywhere,
-    ),
-    (File::NumaStat, "memory.numa_stat", 0o444, Where::Everywhere),
-    (File::Events, "memory.events", 0o444, Where::BelowRoot),
-    (
-        File::EventsLocal,
-        "memory.events.local",
-        0o444,
-        Where::BelowRoot,
-    ),
-    (File::Pressure, "memory.pressure", 0o444, Where::Everywhere),
-    (
-        File::PageAge,
-        "memory.workingset.page_age",
-        0o444,
-        Where::BelowRoot,
-    ),
-    (
-        File::PageAgeEstimated,
-        "memory.workingset.page_age_estimated",
-        0o444,
-        Where::BelowRoot,
-    ),
-    (
-        File::RefreshInterval,
-        "memory.workingset.refresh_interval",
-        0o644,
-        Where::BelowRoot,
-    ),
-    (
-        File::ReportThreshold,
-        "memory.workingset.report_threshold",
-        0o644,
-        Where::BelowRoot,
-    ),
-    (File::NodePageAge, "page_age", 0o444, Where::Node),
-    (
-        File::NodeIntervals,
-        "page_age_intervals",
-        0o644,
-        Where::Node,
-    ),
-    (
-        File::NodeRefreshInterval,
-        "refresh_interval",
-        0o644,
-        Where::Node,
-    ),
-    (
-        File::NodeReportThreshold,
-        "report_threshold",
-        0o644,
-        Where::Node,
-    ),
-];
+/// Makes the kinds of files from one line each: the kind, the name, the permission bits, and in
+/// which directories the file exists.
+macro_rules! files {
+    ($($file:ident $(= $number:literal)?, $name:literal, $mode:literal, $place:ident;)*) => {
+        /// A kind of file in the tree.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        #[repr(u8)]
+        pub(super) enum File {
+            $($file $(= $number)?,)*
+        }
+
+        const ALL: &[(File, &str, u16, Where)] =
+            &[$((File::$file, $name, $mode, Where::$place),)*];
+    };
+}
+
+files! {
+    Procs = 1, "cgroup.procs", 0o644, Everywhere;
+    Controllers, "cgroup.controllers", 0o444, Everywhere;
+    SubtreeControl, "cgroup.subtree_control", 0o644, Everywhere;
+    CgroupEvents, "cgroup.events", 0o444, BelowRoot;
+    Type, "cgroup.type", 0o444, BelowRoot;
+    Current, "memory.current", 0o444, Everywhere;
+    Peak, "memory.peak", 0o444, Everywhere;
+    Min, "memory.min", 0o644, BelowRoot;
+    Low, "memory.low", 0o644, BelowRoot;
+    High, "memory.high", 0o644, BelowRoot;
+    Max, "memory.max", 0o644, Everywhere;
+    SoftLimit, "memory.soft_limit", 0o644, BelowRoot;
+    SwapCurrent, "memory.swap.current", 0o444, Everywhere;
+    SwapMax, "memory.swap.max", 0o644, BelowRoot;
+    Reclaim, "memory.reclaim", 0o200, Everywhere;
+    Stat, "memory.stat", 0o444, Everywhere;
+    StatLocal, "memory.stat.local", 0o444, Everywhere;
+    NumaStat, "memory.numa_stat", 0o444, Everywhere;
+    Events, "memory.events", 0o444, BelowRoot;
+    EventsLocal, "memory.events.local", 0o444, BelowRoot;
+    Pressure, "memory.pressure", 0o444, Everywhere;
+    PageAge, "memory.workingset.page_age", 0o444, BelowRoot;
+    PageAgeEstimated, "memory.workingset.page_age_estimated", 0o444, BelowRoot;
+    RefreshInterval, "memory.workingset.refresh_interval", 0o644, BelowRoot;
+    ReportThreshold, "memory.workingset.report_threshold", 0o644, BelowRoot;
+    NodePageAge, "page_age", 0o444, Node;
+    NodeIntervals, "page_age_intervals", 0o644, Node;
+    NodeRefreshInterval, "refresh_interval", 0o644, Node;
+    NodeReportThreshold, "report_threshold", 0o644, Node;
+}
 
 impl File {
     /// Returns the files of a tenant's directory; `is_root`: those of the root's.

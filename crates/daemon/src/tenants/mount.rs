@@ -21,7 +21,7 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyPoll,
     ReplyWrite, Request, WriteFlags,
 };
-use host::system::mountinfo::{self, Device};
+use host::system::{Device, mountinfo};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount};
 use rustix::process::{getegid, geteuid};

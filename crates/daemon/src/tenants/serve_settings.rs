@@ -231,7 +231,7 @@ impl ServeOptions {
             .iter()
             .flat_map(|(path, one)| [(path.as_str(), one.memory_max), (path, one.memory_high)]);
         for (path, size) in of_file.chain([("/", root)]) {
-            let bytes = size.and_then(|size| size.bytes_of(total.0)).map(Bytes);
+            let bytes = size.and_then(|size| size.bytes_of(total));
             if let Some(bytes) = bytes.filter(|bytes| *bytes < MAX_LEAST) {
                 let what = format!("cannot limit {path} to {bytes}: no program can run in that");
                 let hint = format!("give at least {MAX_LEAST}: a number alone is bytes");
@@ -348,9 +348,9 @@ fn history_of(root: &Path) -> PathBuf {
 /// Returns the bytes that age records may take; `None` for the default. A number without a unit is
 /// refused: no process fits in so few bytes.
 fn own_memory(given: Option<Size>, total: Bytes) -> Result<Option<u64>, Error> {
-    let bytes = given.map(|size| size.bytes_of(total.0).unwrap_or(u64::MAX));
-    match bytes.map(Bytes).filter(|bytes| *bytes < MAX_LEAST) {
-        None => Ok(bytes),
+    let bytes = given.map(|size| size.bytes_of(total).unwrap_or(Bytes(u64::MAX)));
+    match bytes.filter(|bytes| *bytes < MAX_LEAST) {
+        None => Ok(bytes.map(|bytes| bytes.0)),
         Some(few) => {
             let what = format!(
                 "cannot keep ages in {few} (own-memory): that is enough for hardly any page"
@@ -369,19 +369,16 @@ fn watermarks(
     total: Bytes,
 ) -> Result<Option<Watermarks>, Error> {
     let percent = |percent: u16| Percent::new(percent).map_or(Size::ZERO, Size::Share);
-    let bytes = |size: Size| size.bytes_of(total.0).unwrap_or(total.0);
+    let bytes = |size: Size| size.bytes_of(total).unwrap_or(total);
     let low = low.map_or_else(|| bytes(percent(10)), bytes);
     // The default of `high` is never below `low`.
     let high = high.map_or_else(|| bytes(percent(15)).max(low), bytes);
     if high < low {
-        let what = format!(
-            "cannot keep {} available: that is below available-low, {}",
-            Bytes(high),
-            Bytes(low)
-        );
+        let what = format!("cannot keep {high} available: that is below available-low, {low}");
         let hint = "available-high is where reclaim ends: give more than available-low";
         return Err(Error::ending(ExitCode::Usage, what, hint));
     }
+    let (low, high) = (low.0, high.0);
     Ok((low > 0).then_some(Watermarks { low, high }))
 }
 

@@ -23,7 +23,7 @@ pub(super) fn limit(text: &str) -> Result<Limit, Errno> {
         text => match Bytes(bytes(text)?).pages() {
             // A limit that no counter of pages can reach is no limit.
             pages if pages.0 >= PAGES_MAX => Ok(Limit::Max),
-            pages => Ok(Limit::Bytes(pages.bytes())),
+            pages => Ok(Limit::of(pages)),
         },
     }
 }
@@ -114,14 +114,12 @@ pub(super) fn reclaim(text: &str) -> Result<(u64, ReclaimFrom), Errno> {
 
 /// Formats a limit as the kernel does.
 pub(super) fn print(limit: Limit) -> String {
-    match limit {
-        Limit::Max => "max\n".to_owned(),
-        Limit::Bytes(bytes) => format!("{}\n", bytes.0),
-    }
+    limit.file_text() + "\n"
 }
 
 #[cfg(test)]
 mod tests {
+    use engine::units::Pages;
     use proptest::prelude::*;
 
     use super::*;
@@ -223,7 +221,7 @@ mod tests {
 
         #[test]
         fn a_printed_limit_is_parsed_again(pages in 0u64..PAGES_MAX) {
-            let one = Limit::Bytes(Bytes(pages * 4096));
+            let one = Limit::of(Pages(pages));
             prop_assert_eq!(limit(&print(one)), Ok(one));
         }
     }

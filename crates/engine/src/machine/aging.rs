@@ -66,12 +66,7 @@ impl Machine {
         now: Millis,
         memory: &mut M,
     ) -> Shrunk {
-        let request = ReclaimRequest {
-            reason: ScanReason::Direct,
-            nr: Pages(nr as u64),
-            swappiness: None,
-            now,
-        };
+        let request = ReclaimRequest::new(ScanReason::Direct, Pages(nr as u64), now);
         let sc = self.scan_control(memcg, request, DEF_PRIORITY);
         self.set_target(memcg, memcg);
         self.account_pass(memcg, &sc, |lruvec, sc| {

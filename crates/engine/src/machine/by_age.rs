@@ -89,12 +89,7 @@ impl Machine {
             if self.tree.below_min(target, id) {
                 continue;
             }
-            let request = ReclaimRequest {
-                reason: ScanReason::Proactive,
-                nr,
-                swappiness: None,
-                now,
-            };
+            let request = ReclaimRequest::new(ScanReason::Proactive, nr, now);
             let sc = ScanControl {
                 before: resumed.map(|(_, shrunk_here)| shrunk_here),
                 ..self.scan_control(id, request, DEF_PRIORITY)

@@ -81,11 +81,11 @@ mod tests {
     use crate::folio::{FolioId, FolioType};
     use crate::lruvec::FaultKind;
     use crate::memcg::{MemcgLimits, MemcgProfile};
-    use crate::units::{Bytes, Limit};
+    use crate::units::Limit;
     use crate::word::Flag;
 
     fn limit(machine: &mut Machine, id: MemcgId, pages: u64) {
-        let max = Limit::Bytes(Bytes(pages * 4096));
+        let max = Limit::of(Pages(pages));
         machine.set_limits(
             id,
             MemcgLimits {

@@ -151,3 +151,16 @@ pub struct ReclaimRequest {
     /// Current time.
     pub now: Millis,
 }
+
+impl ReclaimRequest {
+    /// Creates a request that uses the tenants' own swappiness.
+    #[must_use]
+    pub const fn new(reason: ScanReason, nr: Pages, now: Millis) -> Self {
+        Self {
+            reason,
+            nr,
+            swappiness: None,
+            now,
+        }
+    }
+}

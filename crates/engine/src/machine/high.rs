@@ -116,12 +116,7 @@ impl Machine {
 }
 
 const fn direct(nr: Pages, now: Millis) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Direct,
-        nr,
-        swappiness: None,
-        now,
-    }
+    ReclaimRequest::new(ScanReason::Direct, nr, now)
 }
 
 #[cfg(test)]

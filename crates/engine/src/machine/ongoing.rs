@@ -66,12 +66,7 @@ impl Ongoing {
     /// Begins a [`Machine::reclaim_own_by_age`] in slices.
     #[must_use]
     pub const fn own_by_age(target: MemcgId, most: Pages, now: Millis) -> Self {
-        let request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: most,
-            swappiness: None,
-            now,
-        };
+        let request = ReclaimRequest::new(ScanReason::Proactive, most, now);
         Self::new(target, request, Kind::ByAge(None))
     }
 

@@ -293,12 +293,7 @@ mod tests {
                 .state(id)
                 .set_report_threshold(Millis(2000));
         }
-        let mut request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: Pages(1000),
-            swappiness: None,
-            now: Millis(5000),
-        };
+        let mut request = ReclaimRequest::new(ScanReason::Proactive, Pages(1000), Millis(5000));
         machine.reclaim_root(request, &mut Untouched);
         assert!(
             machine.reports_mut().take_notified().is_empty(),

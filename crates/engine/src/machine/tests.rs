@@ -45,12 +45,7 @@ fn fill(machine: &mut Machine, id: MemcgId, pages: u32) {
 }
 
 pub(super) fn request(nr: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(1),
-    }
+    ReclaimRequest::new(ScanReason::Proactive, Pages(nr), Millis(1))
 }
 
 impl Machine {

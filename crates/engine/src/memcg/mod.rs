@@ -315,14 +315,13 @@ impl Memcg {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
 
     fn with(limits: MemcgLimits) -> Memcg {
         Memcg::new(limits, Swappiness::default())
     }
 
     fn pages(n: u64) -> Limit {
-        Limit::Bytes(Bytes(n * 4096))
+        Limit::of(Pages(n))
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Headroom {
         }
         self.usage = usage;
         // Saturating, because petabytes of headroom are more microseconds than 64 bits can count.
-        let bytes = left.0.saturating_mul(4096);
+        let bytes = left.bytes().0;
         let half =
             Duration::from_micros(bytes.saturating_mul(1_000_000) / MAX_BYTES_PER_SECOND / 2);
         let patient = PAUSES.0 * (1 + self.still / 8).min(10);
@@ -164,11 +164,10 @@ impl Headroom {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::Bytes;
     use alloc::vec::Vec;
 
     fn limits(max: u64, high: Option<u64>) -> (Limit, Limit) {
-        let pages = |pages: u64| Limit::Bytes(Bytes(pages * 4096));
+        let pages = |pages: u64| Limit::of(Pages(pages));
         (pages(max), high.map_or(Limit::Max, pages))
     }
 

@@ -63,19 +63,9 @@ impl BufferedWalk {
                 }
                 return;
             }
-            Piece::Whole {
-                start,
-                bytes,
-                span,
-                entry,
-            } => {
-                self.count(part, entry);
-                Piece::Whole {
-                    start,
-                    bytes,
-                    span,
-                    entry,
-                }
+            Piece::Whole(whole) => {
+                self.count(part, whole.entry);
+                Piece::Whole(whole)
             }
             Piece::Unsure { start, bytes } => Piece::Unsure { start, bytes },
         };
@@ -165,6 +155,8 @@ impl BufferedWalk {
 
 #[cfg(test)]
 mod tests {
+    use pagetables::Whole;
+
     use super::*;
 
     /// Bits of an x86-64 entry: present, accessed.
@@ -183,12 +175,12 @@ mod tests {
                 start: 1 << 21,
                 bytes: 8192,
             },
-            Piece::Whole {
+            Piece::Whole(Whole {
                 start: 2 << 21,
                 bytes: 2 << 20,
                 span: 2 << 20,
                 entry: Entry(PRESENT | ACCESSED),
-            },
+            }),
             Piece::Pages {
                 start: 3 << 21,
                 entries: &entries[1..2],

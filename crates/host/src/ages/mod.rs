@@ -253,7 +253,7 @@ impl Ages {
     pub fn mappings(&mut self, pid: u32) -> Vec<Mapping> {
         let maps = self.reader.mappings(pid).ok().flatten();
         self.reader.source.end();
-        maps.map(|(maps, _)| maps.mappings).unwrap_or_default()
+        maps.map(|maps| maps.mappings).unwrap_or_default()
     }
 
     /// Passes the current page table entries of a process to `sink`, without changing any age
@@ -640,7 +640,7 @@ impl Ages {
         let mut recorder = PieceRecorder::new(
             (&mut self.age_table, &self.nodes),
             begun.before,
-            (&begun.maps.mappings, &begun.advised),
+            &begun.maps.mappings,
             mask,
         );
         recorder.found = found;

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use engine::units::PAGE_SIZE;
-use pagetables::{Entry, Kind as EntryKind, Part, Piece};
+use pagetables::{Entry, Kind as EntryKind, Part, Piece, Whole};
 
 use super::found::WalkSums;
 use super::listener::PieceContext;
@@ -60,13 +60,6 @@ impl MemoryKind {
     }
 }
 
-/// Returns whether `mapping` is none of the `advised` ranges. As the ranges were read without a
-/// lock, a range that equals no mapping is ignored.
-fn has_recency(advised: &[Range<u64>], mapping: &Mapping) -> bool {
-    let at = advised.binary_search_by_key(&mapping.start, |range| range.start);
-    at.map_or(true, |at| advised[at].end != mapping.end)
-}
-
 /// Returns the address range of each mapping; an empty range if the mapping is not to be read.
 pub(super) fn ranges(mappings: &[Mapping]) -> Vec<Range<u64>> {
     let range = |mapping: &Mapping| match mapping.kind {
@@ -81,8 +74,6 @@ pub(super) struct PieceRecorder<'a> {
     age_table: &'a mut AgeTable,
     before: WalkContext,
     mappings: &'a [Mapping],
-    /// Address ranges of mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
-    advised: &'a [Range<u64>],
     mask: u64,
     nodes: &'a Nodes,
     /// Sums of the pieces recorded so far.
@@ -93,14 +84,13 @@ impl<'a> PieceRecorder<'a> {
     pub(super) fn new(
         (age_table, nodes): (&'a mut AgeTable, &'a Nodes),
         before: WalkContext,
-        (mappings, advised): (&'a [Mapping], &'a [Range<u64>]),
+        mappings: &'a [Mapping],
         mask: u64,
     ) -> PieceRecorder<'a> {
         PieceRecorder {
             age_table,
             before,
             mappings,
-            advised,
             mask,
             nodes,
             found: WalkSums::default(),
@@ -113,16 +103,9 @@ impl<'a> PieceRecorder<'a> {
         match piece {
             Piece::Pages { entries, .. } => {
                 self.found.tables[part_of(mapping.kind) as usize] += 1;
-                self.record_pages(mapping.kind, mapping.shared, entries);
+                self.record_pages(mapping.kind, mapping.is_shared, entries);
             }
-            Piece::Whole {
-                start,
-                bytes,
-                span,
-                entry,
-            } => {
-                self.record_whole(mapping, &(start..start + bytes), span, entry);
-            }
+            Piece::Whole(whole) => self.record_whole(mapping, whole),
             Piece::Unsure { bytes, .. } => self.found.unsure += bytes / PAGE_SIZE,
         }
     }
@@ -137,7 +120,7 @@ impl<'a> PieceRecorder<'a> {
             idle: self.before.idle,
             kept_bits: self.before.kept_bits && part_of(mapping.kind) == Part::File,
             hidden: self.before.hidden,
-            has_recency: has_recency(self.advised, mapping),
+            has_recency: !mapping.is_advised,
             mask: self.mask,
             age_table: self.age_table,
             nodes: self.nodes,
@@ -174,8 +157,8 @@ impl<'a> PieceRecorder<'a> {
         }
     }
 
-    fn record_whole(&mut self, mapping: &Mapping, whole: &Range<u64>, span: u64, entry: Entry) {
-        let pages = (whole.end - whole.start) / PAGE_SIZE;
+    fn record_whole(&mut self, mapping: &Mapping, whole: Whole) {
+        let (pages, span, entry) = (whole.bytes / PAGE_SIZE, whole.span, whole.entry);
         if !entry.is_present() {
             self.count_absent(entry, pages);
             return;
@@ -192,7 +175,7 @@ impl<'a> PieceRecorder<'a> {
         self.found.present += pages;
         self.found.entries[part] += 1;
         self.found.accessed[part] += u64::from(accessed);
-        let (clean, dirty) = kinds(mapping.kind, mapping.shared);
+        let (clean, dirty) = kinds(mapping.kind, mapping.is_shared);
         let is_own = entry.is_dirty() || entry.is_writable();
         let scan = self.observation(entry, part);
         // A huge entry contains its first frame; the low bits of the address are flags (PAT).

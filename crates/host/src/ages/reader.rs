@@ -5,7 +5,6 @@
 //! same time, each with its own reader and its own processes.
 
 use std::io;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use pagetables::access::Access;
@@ -18,7 +17,7 @@ use super::found::{WalkSums, work};
 use super::page::{part_of, ranges};
 use super::pauses::Pauses;
 use super::space::{ActivityCounters, Space, WalkContext};
-use crate::system::{Filesystems, Identity, Mapping, Maps, Proc};
+use crate::system::{Filesystems, Identity, Maps, Proc};
 
 /// Processes with fewer entries than this are walked and cleared without interruption (in about 10
 /// ms).
@@ -48,8 +47,6 @@ impl Job {
 /// What is known of a process when its walk begins.
 pub(super) struct WalkStart {
     pub(super) maps: Maps,
-    /// Address ranges of mappings with advice of the program ([`pagetables::Mapping::is_advised`]).
-    pub(super) advised: Vec<Range<u64>>,
     pub(super) before: WalkContext,
     /// Longest time that clearing may take; `None` if another pagetide clears this process's bits.
     at_most: Option<Duration>,
@@ -92,7 +89,7 @@ impl ProcessReader {
     ) -> io::Result<Option<WalkStart>> {
         let pid = job.identity.pid;
         self.source.begin(pid)?;
-        let Some((maps, advised)) = self.mappings(pid)? else {
+        let Some(maps) = self.mappings(pid)? else {
             return Ok(None);
         };
         let space = &mut job.space;
@@ -105,7 +102,6 @@ impl ProcessReader {
         };
         space.at_most = at_most;
         Ok(Some(WalkStart {
-            advised,
             before: space.before(),
             maps,
             at_most: is_ours.then_some(at_most),
@@ -113,29 +109,22 @@ impl ProcessReader {
         }))
     }
 
-    /// Returns the mappings of a process, then the address ranges of those with advice of the
-    /// program ([`pagetables::Mapping::is_advised`]). `None` if the process has no memory.
+    /// Returns the mappings of a process; `None` if the process has no memory.
     ///
     /// The source reads mappings without taking the process's mmap_lock. If it cannot, or if names
-    /// are needed, mappings are read from `/proc/PID/maps`. If the source does not know about
-    /// advice, no range is returned.
-    pub(super) fn mappings(&mut self, pid: u32) -> io::Result<Option<(Maps, Vec<Range<u64>>)>> {
-        let found = self.source.mappings(pid)?;
-        let advised = found.iter().flatten().filter(|one| one.is_advised);
-        let advised = advised.map(|one| one.start..one.end).collect();
-        let maps = match found {
-            Some(found) if !self.needs_names => {
-                Some(Maps::nameless(found.iter().map(Mapping::from).collect()))
-            }
+    /// are needed, they are read from `/proc/PID/maps`. If the source does not know advice of the
+    /// program, no mapping has any.
+    pub(super) fn mappings(&mut self, pid: u32) -> io::Result<Option<Maps>> {
+        let maps = match self.source.mappings(pid)? {
+            Some(found) if !self.needs_names => Some(Maps::nameless(found)),
             _ if self.source.is_locked(pid, Access::Read)? => return Err(locked()),
-            _ => match self.proc.named_maps(pid, &mut self.filesystems) {
+            found => match self.proc.named_maps(pid, &mut self.filesystems) {
                 Err(error) if error.is_locked() => return Err(locked()),
                 Err(error) => return Err(io::Error::new(io::ErrorKind::PermissionDenied, error)),
-                Ok(maps) => maps,
+                Ok(maps) => maps.map(|maps| maps.advised_as(&found.unwrap_or_default())),
             },
         };
-        let maps = maps.filter(|maps| !maps.mappings.is_empty());
-        Ok(maps.map(|maps| (maps, advised)))
+        Ok(maps.filter(|maps| !maps.mappings.is_empty()))
     }
 
     /// Walks a small process, clears the bits that are set, and returns the buffered walk.

@@ -25,7 +25,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::{Bytes, Pages};
+use engine::{Bytes, Limit, Pages};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -72,8 +72,8 @@ pub(super) struct FreshCounters {
     /// Key of the cgroup in the table of watched cgroups.
     key: u64,
     watched: Arc<Watched>,
-    /// The cgroup's hard limit in bytes when the watch began; `None` for no limit.
-    max: Option<u64>,
+    /// The cgroup's hard limit when the watch began.
+    max: Limit,
 }
 
 /// All cgroups that are watched.
@@ -118,13 +118,9 @@ struct Watched {
 }
 
 impl FreshCounters {
-    /// Watches the open cgroup from now on. `max`: its hard limit in bytes. Returns `None` if the
-    /// kernel does not allow that or does not need it.
-    pub(super) fn watch(
-        dir: &OwnedFd,
-        version: Version,
-        max: Option<u64>,
-    ) -> Option<FreshCounters> {
+    /// Watches the open cgroup with the hard limit `max` from now on. Returns `None` if the kernel
+    /// does not allow that or does not need it.
+    pub(super) fn watch(dir: &OwnedFd, version: Version, max: Limit) -> Option<FreshCounters> {
         let all = Watch::get()?;
         let watched = Arc::new(Watched::open(dir, version).ok()?);
         let key = all.insert(Arc::clone(&watched))?;
@@ -136,7 +132,7 @@ impl FreshCounters {
         };
         if version == Version::V1 {
             fresh.watched.register_pressure_signal(dir).ok()?;
-            match max {
+            match max.bytes().map(|max| max.0) {
                 Some(max) if max > REGISTER_AT_ONCE_MAX => {
                     let dir = dir.try_clone().ok()?;
                     // If that thread does not run, only the usage signals are missing.
@@ -156,8 +152,8 @@ impl FreshCounters {
     }
 
     /// Resumes the summing, at once if the kernel has signalled meanwhile. Returns false if that
-    /// failed, or if the limit is now `max` bytes and no longer the one with which the watch began.
-    pub(super) fn resume(&mut self, max: Option<u64>) -> bool {
+    /// failed, or if the limit is now `max` and no longer the one with which the watch began.
+    pub(super) fn resume(&mut self, max: Limit) -> bool {
         if max != self.max {
             return false;
         }
@@ -429,7 +425,8 @@ mod tests {
         }
         std::fs::write(dir.0.join("cgroup.event_control"), "").expect("a file");
         let open = OwnedFd::from(std::fs::File::open(&dir.0).expect("a directory"));
-        let Some(mut fresh) = FreshCounters::watch(&open, Version::V1, Some(32 << 20)) else {
+        let limit = Limit::Bytes(Bytes(32 << 20));
+        let Some(mut fresh) = FreshCounters::watch(&open, Version::V1, limit) else {
             assert!(has_multi_gen_lru(), "it is watched");
             return;
         };
@@ -449,8 +446,8 @@ mod tests {
         std::thread::sleep(LINGER);
         // One sum may have been in progress when the watch was paused.
         assert!(sums(&fresh) <= sum + 1, "it pauses");
-        assert!(!fresh.resume(None), "the limit has changed");
-        assert!(fresh.resume(Some(32 << 20)));
+        assert!(!fresh.resume(Limit::Max), "the limit has changed");
+        assert!(fresh.resume(limit));
         wait_for_more_than(sum, &fresh);
     }
 }

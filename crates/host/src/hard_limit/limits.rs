@@ -1,16 +1,15 @@
 //! The limits of a cgroup, the limits of the cgroups above it, and its counters.
 //!
-//! Invariant: limits are in bytes; `None` means no limit. No limit that is written exceeds the
-//! cgroup's ceiling. Version 1 has a limit of memory, and one of memory and swap together
-//! (`memsw`), which is never below the limit of memory. The two files are written in the order that
-//! the kernel accepts.
+//! Invariant: no limit that is written exceeds the cgroup's ceiling. Version 1 has a limit of
+//! memory, and one of memory and swap together (`memsw`), which is never below the limit of memory.
+//! The two files are written in the order that the kernel accepts.
 
 use std::io;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use engine::units::PAGE_SIZE;
+use engine::units::{Bytes, Limit, PAGE_SIZE};
 use rustix::io::Errno;
 
 use super::fresh::FreshCounters;
@@ -36,18 +35,19 @@ const V2_LOW: &str = "memory.low";
 const V2_SWAP: &str = "memory.swap.max";
 const V2_EVENTS: &str = "memory.events.local";
 
-/// Limits in bytes: of one cgroup, or the lowest limits of several cgroups.
+/// Limits of one cgroup, or the lowest limits of several cgroups.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Limits {
-    pub(super) max: Option<u64>,
-    pub(super) high: Option<u64>,
-    pub(super) swap_max: Option<u64>,
+    pub(super) max: Limit,
+    pub(super) high: Limit,
+    pub(super) swap_max: Limit,
 }
 
 impl Limits {
     /// Returns the limits of a version 2 cgroup. The root cgroup has none.
     pub(super) fn of_v2(dir: &Path) -> Limits {
-        let limit = |name: &str| limit(&read_path(&dir.join(name)).ok()??);
+        let text = |name: &str| read_path(&dir.join(name)).ok().flatten();
+        let limit = |name: &str| text(name).map_or(Limit::Max, |text| limit(&text));
         Limits {
             max: limit(V2_MAX),
             high: limit(V2_HIGH),
@@ -58,31 +58,25 @@ impl Limits {
     /// Returns the lower of both values for each limit.
     pub(super) fn least(self, other: Limits) -> Limits {
         Limits {
-            max: least(self.max, other.max),
-            high: least(self.high, other.high),
-            swap_max: least(self.swap_max, other.swap_max),
+            max: self.max.min(other.max),
+            high: self.high.min(other.high),
+            swap_max: self.swap_max.min(other.swap_max),
         }
     }
 }
 
-/// Returns the lower of two limits in bytes; `None` if neither is a limit.
-fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    [one, other].into_iter().flatten().min()
-}
-
-/// Parses the text of a limit file, `max` or a number of bytes. Returns `None` for no limit.
-fn limit(text: &[u8]) -> Option<u64> {
-    number(text.trim_ascii()).filter(|bytes| *bytes < UNLIMITED)
-}
-
-/// Returns the text to write to a limit file of version 2.
-fn limit_text(bytes: Option<u64>) -> String {
-    bytes.map_or("max".to_owned(), |bytes| bytes.to_string())
+/// Parses the text of a limit file, `max` or a number of bytes.
+fn limit(text: &[u8]) -> Limit {
+    let bytes = number(text.trim_ascii()).filter(|bytes| *bytes < UNLIMITED);
+    Limit::from(bytes.map(Bytes))
 }
 
 /// Returns the text to write to a limit file of version 1.
-fn limit_text_v1(bytes: Option<u64>) -> String {
-    bytes.map_or("-1".to_owned(), |bytes| bytes.to_string())
+pub(super) fn limit_text_v1(limit: Limit) -> String {
+    match limit {
+        Limit::Bytes(bytes) => bytes.0.to_string(),
+        Limit::Max => "-1".to_owned(),
+    }
 }
 
 impl HardLimit {
@@ -94,13 +88,13 @@ impl HardLimit {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn set_max(&self, bytes: Option<u64>) -> io::Result<()> {
-        let bytes = least(bytes, self.0.ceiling.max);
+    pub fn set_max(&self, limit: Limit) -> io::Result<()> {
+        let limit = limit.min(self.0.ceiling.max);
         // The counters are kept fresh only after the limit is set. If they were fresh while the
         // kernel reclaims towards a limit below the memory in use, that reclaim would never end.
         self.keep_fresh(false);
-        let put = self.put_max(bytes);
-        self.keep_fresh(bytes.is_some());
+        let put = self.put_max(limit);
+        self.keep_fresh(limit != Limit::Max);
         put
     }
 
@@ -114,39 +108,43 @@ impl HardLimit {
         let bytes = charged.saturating_add(room) & !(PAGE_SIZE - 1);
         // A small difference is ignored, so that the limit is not written again for each page that
         // was swapped out.
-        let is_loose =
-            |max: Option<u64>| max.is_none_or(|max| max > bytes.saturating_add(room / 4));
-        if self.max().is_ok_and(is_loose) {
+        let loose = Limit::Bytes(Bytes(bytes.saturating_add(room / 4)));
+        if self.max().is_ok_and(|max| max > loose) {
             self.keep_fresh(false);
-            let _ = self.put_max(least(Some(bytes), self.0.ceiling.max));
+            let _ = self.put_max(Limit::Bytes(Bytes(bytes)).min(self.0.ceiling.max));
             self.keep_fresh(true);
         }
     }
 
-    /// Writes the hard limit, in bytes, to the files of the cgroup's version.
-    fn put_max(&self, bytes: Option<u64>) -> io::Result<()> {
+    /// Writes the hard limit to the files of the cgroup's version.
+    fn put_max(&self, limit: Limit) -> io::Result<()> {
         if self.version() == Version::V2 {
-            return self.write(V2_MAX, &limit_text(bytes));
+            return self.write(V2_MAX, &limit.file_text());
         }
         let before = self.max()?;
-        self.put_max_v1(before, bytes)
+        self.put_max_v1(before, limit)
     }
 
-    /// Sets version 1's hard limit to `bytes`; `before` is its present value.
-    pub(super) fn put_max_v1(&self, before: Option<u64>, bytes: Option<u64>) -> io::Result<()> {
+    /// Sets version 1's hard limit; `before` is its present value.
+    pub(super) fn put_max_v1(&self, before: Limit, limit: Limit) -> io::Result<()> {
         let _turn = self.turn();
         let Some(both) = self.both()? else {
-            return self.write(V1_MAX, &limit_text_v1(bytes));
+            return self.write(V1_MAX, &limit_text_v1(limit));
         };
         // The amount of allowed swap (`memsw` limit minus memory limit) stays the same.
-        let swap = both.map(|both| both.saturating_sub(before.unwrap_or(0)));
-        let both_then = bytes.and_then(|bytes| swap.map(|swap| bytes.saturating_add(swap)));
-        let grows = both.is_some_and(|both| bytes.is_none_or(|bytes| bytes > both));
+        let both_then = match (both, limit) {
+            (Limit::Bytes(both), Limit::Bytes(limit)) => {
+                let swap = both.0.saturating_sub(before.bytes().unwrap_or_default().0);
+                Limit::Bytes(Bytes(limit.0.saturating_add(swap)))
+            }
+            _ => Limit::Max,
+        };
+        let grows = limit > both;
         if grows {
             self.write(V1_BOTH, &limit_text_v1(both_then))?;
         }
-        self.write(V1_MAX, &limit_text_v1(bytes))?;
-        if grows || both_then == both || both_then.is_some_and(|both| self.is_using_more(both)) {
+        self.write(V1_MAX, &limit_text_v1(limit))?;
+        if grows || both_then == both || self.is_using_more(both_then) {
             return Ok(());
         }
         let put = self.write(V1_BOTH, &limit_text_v1(both_then));
@@ -158,80 +156,80 @@ impl HardLimit {
         put
     }
 
-    /// Returns whether memory and swap together use more than `both` bytes (version 1). If their
-    /// common limit were set lower than their use, the kernel would swap out nothing, drop all page
-    /// cache of the cgroup, and then refuse the limit.
-    fn is_using_more(&self, both: u64) -> bool {
+    /// Returns whether memory and swap together use more than `both` (version 1). If their common
+    /// limit were set lower than their use, the kernel would swap out nothing, drop all page cache
+    /// of the cgroup, and then refuse the limit.
+    fn is_using_more(&self, both: Limit) -> bool {
         let used = self.number("memory.memsw.usage_in_bytes");
-        used.is_ok_and(|used| used > both)
+        used.is_ok_and(|used| Limit::Bytes(Bytes(used)) > both)
     }
 
-    /// Returns the allowed swap on version 1, in bytes: the difference of its two limits. `None`
-    /// unless both limits are set.
-    pub(super) fn swap_apart(&self) -> Option<u64> {
+    /// Returns the allowed swap on version 1: the difference of its two limits. `None` unless both
+    /// limits are set.
+    pub(super) fn swap_apart(&self) -> Option<Limit> {
         if self.version() == Version::V2 {
             return None;
         }
-        let (both, max) = (self.both().ok()??, self.max().ok()?);
-        Some(both?.saturating_sub(max?))
+        let (both, max) = (self.both().ok()??.bytes()?, self.max().ok()?.bytes()?);
+        Some(Limit::Bytes(Bytes(both.0.saturating_sub(max.0))))
     }
 
     /// Sets memory.high (version 2). Above it the kernel slows the cgroup down and reclaims.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] on version 1, which has no such limit; if the kernel refuses.
-    pub fn set_high(&self, bytes: Option<u64>) -> io::Result<()> {
+    pub fn set_high(&self, limit: Limit) -> io::Result<()> {
         match self.version() {
-            Version::V2 => self.write(V2_HIGH, &limit_text(least(bytes, self.0.ceiling.high))),
-            Version::V1 if bytes.is_none() => Ok(()),
+            Version::V2 => self.write(V2_HIGH, &limit.min(self.0.ceiling.high).file_text()),
+            Version::V1 if limit == Limit::Max => Ok(()),
             Version::V1 => Err(unsupported("version 1 has no memory.high")),
         }
     }
 
-    /// Returns whether memory.high is set to `bytes`, or to the ceiling if that is lower.
-    pub(super) fn has_high(&self, bytes: u64) -> bool {
-        let bytes = least(Some(bytes), self.0.ceiling.high);
-        self.high().is_ok_and(|high| high == bytes)
+    /// Returns whether memory.high is set to `limit`, or to the ceiling if that is lower.
+    pub(super) fn has_high(&self, limit: Limit) -> bool {
+        let limit = limit.min(self.0.ceiling.high);
+        self.high().is_ok_and(|high| high == limit)
     }
 
     /// Lowers memory.high to `bytes`; never raises it.
     pub(super) fn bound_high(&self, bytes: u64) -> io::Result<()> {
-        let bytes = bytes & !(PAGE_SIZE - 1);
-        match self.high()?.is_none_or(|high| high > bytes) {
-            true => self.set_high(Some(bytes)),
+        let limit = Limit::Bytes(Bytes(bytes & !(PAGE_SIZE - 1)));
+        match self.high()? > limit {
+            true => self.set_high(limit),
             false => Ok(()),
         }
     }
 
-    /// Returns memory.high in bytes; `None` for no limit.
-    fn high(&self) -> io::Result<Option<u64>> {
+    /// Returns memory.high.
+    fn high(&self) -> io::Result<Limit> {
         Ok(limit(&self.read(V2_HIGH)?))
     }
 
-    /// Sets memory.min and memory.low in bytes; `None` protects all memory. Does nothing on version
+    /// Sets memory.min and memory.low; [`Limit::Max`] protects all memory. Does nothing on version
     /// 1, which has neither.
     ///
     /// # Errors
     /// If the kernel refuses.
-    pub fn set_protection(&self, [min, low]: [Option<u64>; 2]) -> io::Result<()> {
+    pub fn set_protection(&self, [min, low]: [Limit; 2]) -> io::Result<()> {
         if self.version() == Version::V1 {
             return Ok(());
         }
-        let put = self.write(V2_MIN, &limit_text(min));
-        put.and(self.write(V2_LOW, &limit_text(low)))
+        let put = self.write(V2_MIN, &min.file_text());
+        put.and(self.write(V2_LOW, &low.file_text()))
     }
 
-    /// Sets the maximum amount of the cgroup's memory in swap, in bytes. Version 1 limits memory
-    /// and swap together: there the common limit becomes the hard limit plus `bytes`.
+    /// Sets the maximum amount of the cgroup's memory in swap. Version 1 limits memory and swap
+    /// together: there the common limit becomes the hard limit plus `limit`.
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] where swap is not counted (`swapaccount=0`), and on version 1
     /// without a hard limit; [`io::ErrorKind::ResourceBusy`] on version 1 if memory and swap
     /// together use more than the common limit would be; if the kernel refuses.
-    pub fn set_swap_max(&self, bytes: Option<u64>) -> io::Result<()> {
+    pub fn set_swap_max(&self, limit: Limit) -> io::Result<()> {
         if self.version() == Version::V2 {
-            let bytes = least(bytes, self.0.ceiling.swap_max);
-            return match self.put(V2_SWAP, &limit_text(bytes)) {
+            let limit = limit.min(self.0.ceiling.swap_max);
+            return match self.put(V2_SWAP, &limit.file_text()) {
                 Err(Errno::NOENT) if self.is_there() => {
                     Err(unsupported("the kernel does not count swap"))
                 }
@@ -239,18 +237,18 @@ impl HardLimit {
             };
         }
         let _turn = self.turn();
-        match (self.both()?, self.max()?, bytes) {
-            (None, _, None) => Ok(()),
-            (None, _, Some(_)) => Err(unsupported("the kernel does not count swap")),
-            (Some(_), _, None) => self.write(V1_BOTH, "-1"),
-            (Some(_), None, Some(_)) => Err(unsupported(
+        match (self.both()?, self.max()?, limit) {
+            (None, _, Limit::Max) => Ok(()),
+            (None, _, Limit::Bytes(_)) => Err(unsupported("the kernel does not count swap")),
+            (Some(_), _, Limit::Max) => self.write(V1_BOTH, &limit_text_v1(Limit::Max)),
+            (Some(_), Limit::Max, Limit::Bytes(_)) => Err(unsupported(
                 "version 1 limits swap only together with memory: set a hard limit first",
             )),
-            (Some(_), Some(max), Some(swap)) => {
-                let both = max.saturating_add(swap);
+            (Some(_), Limit::Bytes(max), Limit::Bytes(swap)) => {
+                let both = Limit::Bytes(Bytes(max.0.saturating_add(swap.0)));
                 match self.is_using_more(both) {
                     true => Err(self.io_error(V1_BOTH, Errno::BUSY)),
-                    false => self.write(V1_BOTH, &both.to_string()),
+                    false => self.write(V1_BOTH, &limit_text_v1(both)),
                 }
             }
         }
@@ -264,7 +262,7 @@ impl HardLimit {
     pub fn lift(&self) -> io::Result<()> {
         let _turn = self.turn();
         let lifted = lift(&*self.opened()?, self.version(), self.0.ceiling);
-        self.keep_fresh(self.0.ceiling.max.is_some());
+        self.keep_fresh(self.0.ceiling.max != Limit::Max);
         lifted.map_err(|(file, errno)| self.io_error(file, errno))
     }
 
@@ -274,7 +272,7 @@ impl HardLimit {
         let fresh = &mut *self.0.fresh.lock().unwrap_or_else(PoisonError::into_inner);
         match keep {
             true if fresh.is_none() => {
-                let max = self.max().ok().flatten();
+                let max = self.max().unwrap_or_default();
                 let dir = self.dir().ok();
                 *fresh = dir.and_then(|dir| FreshCounters::watch(&dir, self.version(), max));
             }
@@ -291,19 +289,19 @@ impl HardLimit {
         fresh.iter_mut().for_each(FreshCounters::pause);
         let done = work();
         let mut fresh = fresh.filter(|_| lock_fresh().is_none());
-        let max = self.max().ok().flatten();
+        let max = self.max().unwrap_or_default();
         match fresh.as_mut().is_some_and(|fresh| fresh.resume(max)) {
             true => *lock_fresh() = fresh,
-            false => self.keep_fresh(max.is_some()),
+            false => self.keep_fresh(max != Limit::Max),
         }
         done
     }
 
-    /// Returns the hard limit in bytes; `None` for no limit.
+    /// Returns the hard limit.
     ///
     /// # Errors
     /// The limit cannot be read.
-    pub fn max(&self) -> io::Result<Option<u64>> {
+    pub fn max(&self) -> io::Result<Limit> {
         let file = match self.version() {
             Version::V1 => V1_MAX,
             Version::V2 => V2_MAX,
@@ -311,9 +309,8 @@ impl HardLimit {
         Ok(limit(&self.read(file)?))
     }
 
-    /// Returns version 1's limit of memory and swap together: `None` if swap is not counted,
-    /// `Some(None)` for no limit, otherwise bytes.
-    pub(super) fn both(&self) -> io::Result<Option<Option<u64>>> {
+    /// Returns version 1's limit of memory and swap together; `None` if swap is not counted.
+    pub(super) fn both(&self) -> io::Result<Option<Limit>> {
         match self.file(V1_BOTH) {
             Ok(text) => Ok(Some(limit(&text))),
             Err(Errno::NOENT | Errno::OPNOTSUPP) => Ok(None),
@@ -519,8 +516,8 @@ impl HardLimit {
 
     /// Writes version 1's hard limit only, not the limit of memory and swap; for callers that
     /// restore it soon.
-    pub(super) fn set_max_v1(&self, bytes: Option<u64>) -> Result<(), Errno> {
-        self.put(V1_MAX, &limit_text_v1(bytes))
+    pub(super) fn set_max_v1(&self, limit: Limit) -> Result<(), Errno> {
+        self.put(V1_MAX, &limit_text_v1(limit))
     }
 }
 
@@ -536,7 +533,7 @@ pub(super) fn lift(
             // The limit of memory and swap together comes first: the limit of memory may not exceed
             // it.
             let mut values = vec![
-                (V1_BOTH, "-1".to_owned()),
+                (V1_BOTH, limit_text_v1(Limit::Max)),
                 (V1_MAX, limit_text_v1(ceiling.max)),
             ];
             let above = files::read(dir, &format!("../{V1_SWAPPINESS}")).unwrap_or_default();
@@ -545,9 +542,9 @@ pub(super) fn lift(
             values
         }
         Version::V2 => vec![
-            (V2_MAX, limit_text(ceiling.max)),
-            (V2_HIGH, limit_text(ceiling.high)),
-            (V2_SWAP, limit_text(ceiling.swap_max)),
+            (V2_MAX, ceiling.max.file_text()),
+            (V2_HIGH, ceiling.high.file_text()),
+            (V2_SWAP, ceiling.swap_max.file_text()),
         ],
     };
     let mut first = Ok(());

@@ -7,9 +7,11 @@
 
 use std::os::fd::OwnedFd;
 
+use engine::{Bytes, Limit};
+
 use super::attribute;
 use super::files;
-use super::limits::{V1_MAX, V1_SWAPPINESS};
+use super::limits::{V1_MAX, V1_SWAPPINESS, limit_text_v1};
 use crate::system::text::number;
 
 /// Name of the note. Its text is the limit in bytes (`-1` for none), then the swappiness.
@@ -17,9 +19,8 @@ const NOTE: &str = "lowered";
 
 /// Writes the note. Callers do so before they change limit or swappiness. If the kernel stores no
 /// attributes on cgroups, nothing is written.
-pub(super) fn note(dir: &OwnedFd, limit: Option<u64>, swappiness: u8) {
-    let limit = limit.map_or("-1".to_owned(), |limit| limit.to_string());
-    let text = format!("{limit} {swappiness}");
+pub(super) fn note(dir: &OwnedFd, limit: Limit, swappiness: u8) {
+    let text = format!("{} {swappiness}", limit_text_v1(limit));
     let _ = attribute::set(dir, NOTE, text.as_bytes());
 }
 
@@ -35,23 +36,22 @@ pub(super) fn undo(dir: &OwnedFd) {
     };
     if let Some((limit, swappiness)) = parse(&text) {
         let now = files::read(dir, V1_MAX).unwrap_or_default();
-        let is_lower = |now: u64| limit.is_none_or(|limit| now < limit);
+        let is_lower = |now: u64| Limit::Bytes(Bytes(now)) < limit;
         if number(now.trim_ascii()).is_some_and(is_lower) {
-            let limit = limit.map_or("-1".to_owned(), |limit| limit.to_string());
-            let _ = files::write(dir, V1_MAX, &limit);
+            let _ = files::write(dir, V1_MAX, &limit_text_v1(limit));
         }
         let _ = files::write(dir, V1_SWAPPINESS, &swappiness.to_string());
     }
     forget(dir);
 }
 
-/// Parses the text of a note: the limit in bytes (`None` for no limit), then the swappiness.
-fn parse(text: &[u8]) -> Option<(Option<u64>, u64)> {
+/// Parses the text of a note: the limit, then the swappiness.
+fn parse(text: &[u8]) -> Option<(Limit, u64)> {
     let mut words = text.split(|byte| *byte == b' ');
     let (limit, swappiness) = (words.next()?, words.next()?);
     let limit = match limit {
-        b"-1" => None,
-        limit => Some(number(limit)?),
+        b"-1" => Limit::Max,
+        limit => Limit::Bytes(Bytes(number(limit)?)),
     };
     Some((limit, number(swappiness)?))
 }
@@ -67,8 +67,8 @@ mod tests {
 
     #[test]
     fn a_note_is_parsed_as_written() {
-        assert_eq!(parse(b"-1 60"), Some((None, 60)));
-        assert_eq!(parse(b"8192 0"), Some((Some(8192), 0)));
+        assert_eq!(parse(b"-1 60"), Some((Limit::Max, 60)));
+        assert_eq!(parse(b"8192 0"), Some((Limit::Bytes(Bytes(8192)), 0)));
         for text in ["", "-1", "x 60", "-1 ", "-2 60"] {
             assert_eq!(parse(text.as_bytes()), None, "{text:?}");
         }

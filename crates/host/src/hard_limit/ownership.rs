@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 
+use engine::{Bytes, Limit};
 use rustix::io::Errno;
 
 use super::attribute;
@@ -25,7 +26,7 @@ const PREFIX: &str = "pagetide-";
 pub(super) struct OwnershipXattr {
     /// The manager that owns the cgroup now: the one that made it, or that claimed it last.
     pub(super) manager: Identity,
-    /// Limits in bytes that must still hold when our own limits are lifted.
+    /// Limits that must still hold when our own limits are lifted.
     pub(super) ceiling: Limits,
 }
 
@@ -53,14 +54,13 @@ pub(super) fn manager_of_name(name: &OsStr) -> Option<Identity> {
 impl OwnershipXattr {
     /// Returns the text of the xattr, as parsed by [`OwnershipXattr::parse`].
     pub(super) fn text(&self) -> String {
-        let word = |limit: Option<u64>| limit.map_or("max".to_owned(), |bytes| bytes.to_string());
         format!(
             "{} {} {} {} {}",
             self.manager.pid,
             self.manager.started,
-            word(self.ceiling.max),
-            word(self.ceiling.high),
-            word(self.ceiling.swap_max)
+            self.ceiling.max.file_text(),
+            self.ceiling.high.file_text(),
+            self.ceiling.swap_max.file_text()
         )
     }
 
@@ -72,8 +72,8 @@ impl OwnershipXattr {
             started: number(words.next()?)?,
         };
         let mut limit = || match words.next()? {
-            b"max" => Some(None),
-            word => number(word).map(Some),
+            b"max" => Some(Limit::Max),
+            word => Some(Limit::Bytes(Bytes(number(word)?))),
         };
         Some(OwnershipXattr {
             manager,

@@ -10,6 +10,8 @@
 
 use std::io;
 
+use engine::{Bytes, Limit};
+
 use super::HardLimit;
 use crate::system::cgroup::Version;
 
@@ -21,16 +23,15 @@ const GROWTH_MAX: u64 = 32 << 20;
 /// milliseconds.
 const STEP: u64 = 8 << 20;
 
-/// The pending limits. Each is `None` if it is not pending, `Some(None)` for no limit, otherwise
-/// bytes.
+/// The pending limits. Each is `None` if it is not pending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PendingLimits {
     /// memory.high: above it the kernel slows the cgroup down.
-    pub high: Option<Option<u64>>,
+    pub high: Option<Limit>,
     /// The hard limit of memory.
-    pub max: Option<Option<u64>>,
+    pub max: Option<Limit>,
     /// The limit of the cgroup's memory in swap.
-    pub swap_max: Option<Option<u64>>,
+    pub swap_max: Option<Limit>,
 }
 
 /// The kernel's errors for limits that it refused; `None` for each other limit.
@@ -82,9 +83,9 @@ impl PendingLimits {
     /// at most 8 MiB. Returns 0 on version 1, and if memory.high is not pending.
     #[must_use]
     pub fn above_high(&self, hard_limit: &HardLimit) -> u64 {
-        match (self.high.flatten(), hard_limit.charged()) {
+        match (self.high.and_then(Limit::bytes), hard_limit.charged()) {
             (Some(high), Ok(charged)) if hard_limit.version() == Version::V2 => {
-                charged.saturating_sub(high).min(STEP)
+                charged.saturating_sub(high.0).min(STEP)
             }
             _ => 0,
         }
@@ -106,7 +107,8 @@ impl PendingLimits {
     /// Sets the pending hard limit if the charge is at or below it; otherwise bounds the growth of
     /// the cgroup.
     fn put_max(&mut self, hard_limit: &HardLimit) -> io::Result<()> {
-        let charged = match self.max.flatten().map(|_| hard_limit.charged()) {
+        let max = self.max.and_then(Limit::bytes);
+        let charged = match max.map(|_| hard_limit.charged()) {
             Some(Ok(charged)) => charged,
             // The charge cannot be read at the moment; the caller tries again after its next
             // measurement.
@@ -115,10 +117,10 @@ impl PendingLimits {
         };
         // On version 1 allowed swap is the difference of two limits. While one of them is pending,
         // the difference is not the allowed swap, so the allowed swap is stored here.
-        if let (Some(Some(_)), None) = (self.max, self.swap_max) {
-            self.swap_max = hard_limit.swap_apart().map(Some);
+        if max.is_some() && self.swap_max.is_none() {
+            self.swap_max = hard_limit.swap_apart();
         }
-        if self.max.flatten().is_some_and(|max| charged > max) {
+        if max.is_some_and(|max| charged > max.0) {
             hard_limit.bound(GROWTH_MAX);
         } else if let Some(max) = self.max {
             match hard_limit.set_max(max) {
@@ -142,19 +144,19 @@ impl PendingLimits {
         };
         // If the charge is unknown, no limit is written, as it might be far below the usage.
         let charged = match (hard_limit.version(), goal) {
-            (Version::V2, Some(_)) => match hard_limit.charged() {
+            (Version::V2, Limit::Bytes(_)) => match hard_limit.charged() {
                 Ok(charged) => charged,
                 Err(_) => return Ok(()),
             },
             _ => 0,
         };
-        let above = goal.filter(|goal| charged > goal.saturating_add(STEP));
-        let put = match above {
+        let is_above = |bytes: &Bytes| charged > bytes.0.saturating_add(STEP);
+        let put = match goal.bytes().filter(is_above) {
             // memory.high is set already, and the kernel could not reclaim down to it. Another
             // write would only make the kernel start again.
-            Some(goal) if hard_limit.has_high(goal) => Ok(()),
-            Some(goal) => {
-                let put = hard_limit.bound_high(goal.max(charged.saturating_sub(below)));
+            Some(_) if hard_limit.has_high(goal) => Ok(()),
+            Some(bytes) => {
+                let put = hard_limit.bound_high(bytes.0.max(charged.saturating_sub(below)));
                 if put.is_ok() {
                     return Ok(());
                 }

@@ -7,7 +7,7 @@
 
 use std::io;
 
-use engine::units::PAGE_SIZE;
+use engine::units::{Bytes, Limit, PAGE_SIZE};
 use rustix::io::Errno;
 
 use super::limits::V1_SWAPPINESS;
@@ -165,7 +165,7 @@ impl HardLimit {
             // The kernel first reclaims until the charge is at most `next`, and only then sets the
             // limit. From then on the program would meet that limit, so the former limit is
             // restored at once.
-            let lowered = self.set_max_v1(Some(next));
+            let lowered = self.set_max_v1(Limit::Bytes(Bytes(next)));
             if lowered != Err(Errno::BUSY) {
                 // Raising a limit reclaims nothing, so at most one signal can interrupt it: one
                 // retry is enough.

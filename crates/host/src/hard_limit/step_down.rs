@@ -8,7 +8,7 @@
 
 use std::io;
 
-use engine::units::PAGE_SIZE;
+use engine::units::{Bytes, Limit, PAGE_SIZE};
 use rustix::io::Errno;
 
 use super::{HardLimit, lowered};
@@ -29,7 +29,8 @@ impl HardLimit {
     /// # Errors
     /// The cgroup is gone, or the kernel refuses.
     pub fn step_down(&self, goal: u64, is_due: impl FnMut() -> bool) -> io::Result<u64> {
-        let most = |hard_limit: &HardLimit| hard_limit.max().map(|max| max.unwrap_or(u64::MAX));
+        let bytes = |max: Limit| max.bytes().map_or(u64::MAX, |bytes| bytes.0);
+        let most = |hard_limit: &HardLimit| hard_limit.max().map(bytes);
         let before = most(self)?.min(self.charged()?);
         match self.version() {
             Version::V1 => self.step_down_v1(goal, is_due)?,
@@ -55,7 +56,8 @@ impl HardLimit {
                 Err(error) => break Err(error),
             };
             let next = charged.saturating_sub(step).max(goal) & !(PAGE_SIZE - 1);
-            match self.set_max_v1(Some(next)) {
+            let next = Limit::Bytes(Bytes(next));
+            match self.set_max_v1(next) {
                 Ok(()) => low = Some(next),
                 Err(Errno::BUSY) if step / 2 >= STEP_MIN => step /= 2,
                 Err(Errno::BUSY | Errno::INTR) => break Ok(()),
@@ -67,8 +69,8 @@ impl HardLimit {
         };
         drop(turn);
         // The limit of memory and swap together is lowered by as much: allowed swap stays the same.
-        let both = low.map_or(Ok(()), |low| self.put_max_v1(limit, Some(low)));
-        self.keep_fresh(low.or(limit).is_some());
+        let both = low.map_or(Ok(()), |low| self.put_max_v1(limit, low));
+        self.keep_fresh(low.unwrap_or(limit) != Limit::Max);
         lowered::forget(&dir);
         ended.and(both)
     }
@@ -83,8 +85,9 @@ impl HardLimit {
             }
             // The limit falls by only half of what the kernel has just reclaimed.
             let next = charged.saturating_sub(STEP / 2).max(goal) & !(PAGE_SIZE - 1);
-            if self.max()?.is_none_or(|max| max > next) {
-                self.set_max(Some(next))?;
+            let next = Limit::Bytes(Bytes(next));
+            if self.max()? > next {
+                self.set_max(next)?;
             }
             if is_due() {
                 return Ok(());

@@ -11,6 +11,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
+use engine::Limit;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
@@ -166,15 +167,13 @@ impl HardLimit {
         ownership::manager_of_name(name).is_some()
     }
 
-    /// Returns the kernel's max, high and swap.max of the cgroup, in bytes; `None` for no limit.
+    /// Returns the kernel's max, high and swap.max of the cgroup.
     #[must_use]
-    pub fn kernel_limits(&self) -> [Option<u64>; 3] {
+    pub fn kernel_limits(&self) -> [Limit; 3] {
         match self.version() {
             Version::V1 => {
-                let max = self.max().ok().flatten();
-                let both = self.both().ok().flatten().flatten();
-                let swap = both.zip(max).map(|(both, max)| both.saturating_sub(max));
-                [max, None, swap]
+                let max = self.max().unwrap_or_default();
+                [max, Limit::Max, self.swap_apart().unwrap_or_default()]
             }
             Version::V2 => {
                 let limits = Limits::of_v2(&self.group().dir);

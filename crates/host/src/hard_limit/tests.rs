@@ -4,6 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
+use engine::{Bytes, Limit};
 use proptest::prelude::*;
 
 use super::group_place::Request;
@@ -70,9 +71,9 @@ fn beside_our_group_its_own_limits_are_the_ceiling() {
     let place = request(&groups, &proc).find(&own).unwrap();
     assert_eq!(place.parent, own.dir.parent().unwrap());
     let ceiling = Limits {
-        max: Some(700),
-        high: None,
-        swap_max: Some(50),
+        max: bytes(700),
+        swap_max: bytes(50),
+        ..Limits::default()
     };
     // The ceiling does not include the slice's 900: the kernel enforces that limit.
     assert_eq!(place.ceiling, ceiling);
@@ -115,6 +116,11 @@ fn no_place_is_an_error_with_a_hint() {
     assert!(error.to_string().contains("busctl"), "{error}");
 }
 
+/// Returns the limit of this many bytes.
+fn bytes(bytes: u64) -> Limit {
+    Limit::Bytes(Bytes(bytes))
+}
+
 /// Makes a tree with a managed cgroup that has these files (name, contents).
 fn hard_limit(name: &str, version: Version, files: &[(&str, &str)]) -> (Directory, HardLimit) {
     let tree = Directory::new(name);
@@ -134,7 +140,7 @@ fn hard_limit(name: &str, version: Version, files: &[(&str, &str)]) -> (Director
     let mark = OwnershipXattr {
         manager: MANAGER,
         ceiling: Limits {
-            max: Some(1 << 30),
+            max: bytes(1 << 30),
             ..Limits::default()
         },
     };
@@ -153,20 +159,20 @@ fn version_1_keeps_both_limits_in_order() {
     let (_tree, hard_limit) = hard_limit("v1", Version::V1, &[(MAX, none), (BOTH, none)]);
     let dir = hard_limit.group().dir.clone();
     let now = || (word(&dir, MAX), word(&dir, BOTH));
-    let error = hard_limit.set_swap_max(Some(5)).unwrap_err();
+    let error = hard_limit.set_swap_max(bytes(5)).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::Unsupported);
     // A write does not truncate these files, unlike the kernel's: use values of equal length.
     put(&dir, MAX, "");
-    hard_limit.set_max(Some(1000)).unwrap();
+    hard_limit.set_max(bytes(1000)).unwrap();
     assert_eq!(now(), ("1000".to_owned(), none.to_owned()));
     put(&dir, BOTH, "");
-    hard_limit.set_swap_max(Some(500)).unwrap();
+    hard_limit.set_swap_max(bytes(500)).unwrap();
     assert_eq!(now().1, "1500");
-    hard_limit.set_max(Some(3000)).unwrap();
+    hard_limit.set_max(bytes(3000)).unwrap();
     assert_eq!(now(), ("3000".to_owned(), "3500".to_owned()));
-    hard_limit.set_max(Some(2000)).unwrap();
+    hard_limit.set_max(bytes(2000)).unwrap();
     assert_eq!(now(), ("2000".to_owned(), "2500".to_owned()));
-    assert!(hard_limit.set_high(Some(1)).is_err() && hard_limit.set_high(None).is_ok());
+    assert!(hard_limit.set_high(bytes(1)).is_err() && hard_limit.set_high(Limit::Max).is_ok());
 }
 
 /// Reclaim on request lowers the limit of version 1 for a moment. Charges that meet it then are not
@@ -209,13 +215,13 @@ fn swap_in_use_delays_the_limit_of_memory_and_swap() {
     let dir = hard_limit.group().dir.clone();
     let now = || (word(&dir, MAX), word(&dir, BOTH));
     let mut pending = PendingLimits {
-        max: Some(Some(400 << 20)),
+        max: Some(bytes(400 << 20)),
         ..PendingLimits::default()
     };
     assert!(pending.put(&hard_limit).max.is_none() && pending.stands());
     // The memory limit is set; the limit of memory and swap, 450 MiB with 50 MiB of swap, is not.
     assert_eq!(now(), (mib(400), mib(950)));
-    assert_eq!(pending.swap_max, Some(Some(50 << 20)));
+    assert_eq!(pending.swap_max, Some(bytes(50 << 20)));
     assert!(pending.put(&hard_limit).swap_max.is_none());
     assert_eq!(now().1, mib(950));
     put(&dir, USED_BOTH, &mib(440));
@@ -237,7 +243,7 @@ fn no_value_is_above_the_ceiling() {
     assert_eq!(max(&hard_limit), (1u64 << 30).to_string());
     assert_eq!(word(&hard_limit.group().dir, "memory.high"), "max");
     put(&hard_limit.group().dir, "memory.max", "");
-    hard_limit.set_max(Some(1 << 20)).unwrap();
+    hard_limit.set_max(bytes(1 << 20)).unwrap();
     assert_eq!(max(&hard_limit), (1 << 20).to_string());
 }
 
@@ -251,7 +257,7 @@ fn a_pending_limit_bounds_growth() {
     let (_tree, hard_limit) = hard_limit("bound", Version::V2, &files);
     let dir = hard_limit.group().dir.clone();
     let mut pending = PendingLimits {
-        max: Some(Some(100 * MIB)),
+        max: Some(bytes(100 * MIB)),
         ..PendingLimits::default()
     };
     // The columns: the charge, the limit that is then set, whether that is the requested limit.
@@ -271,7 +277,7 @@ fn a_pending_limit_bounds_growth() {
         put(&dir, "memory.max", &format!("{:>length$}", before.trim()));
         let refused = pending.put(&hard_limit);
         assert!(refused.max.is_none());
-        assert_eq!(hard_limit.max().unwrap(), Some(max * MIB), "{charged} MiB");
+        assert_eq!(hard_limit.max().unwrap(), bytes(max * MIB), "{charged} MiB");
         assert_eq!(pending.stands(), stands, "{charged} MiB");
     }
 }
@@ -282,7 +288,7 @@ fn a_pending_limit_bounds_growth() {
 fn no_limit_is_set_while_the_charge_is_unknown() {
     let files = [("memory.max", "max\n"), ("memory.high", "max\n")];
     let (_tree, hard_limit) = hard_limit("unread", Version::V2, &files);
-    let limit = Some(Some(100 << 20));
+    let limit = Some(bytes(100 << 20));
     let mut pending = PendingLimits {
         max: limit,
         high: limit,
@@ -290,7 +296,7 @@ fn no_limit_is_set_while_the_charge_is_unknown() {
     };
     let refused = pending.put(&hard_limit);
     assert!(refused.max.is_none() && refused.high.is_none());
-    assert_eq!(hard_limit.max().unwrap(), None);
+    assert_eq!(hard_limit.max().unwrap(), Limit::Max);
     assert_eq!(word(&hard_limit.group().dir, "memory.high"), "max\n");
     assert!(!pending.stands());
 }
@@ -304,7 +310,7 @@ fn memory_high_follows_the_charge_down() {
     let (_tree, hard_limit) = hard_limit("high", Version::V2, &files);
     let dir = hard_limit.group().dir.clone();
     let goal = |mib: u64| PendingLimits {
-        high: Some(Some(mib * MIB)),
+        high: Some(bytes(mib * MIB)),
         ..PendingLimits::default()
     };
     let mut pending = goal(100);
@@ -407,9 +413,10 @@ proptest! {
 
     #[test]
     fn ownership_xattrs_are_parsed_as_written(pid in any::<u32>(), started in any::<u64>(), max in any::<Option<u64>>(), swap_max in any::<Option<u64>>(), bytes in any::<Vec<u8>>()) {
+        let [max, swap_max] = [max, swap_max].map(|bytes| Limit::from(bytes.map(Bytes)));
         let mark = OwnershipXattr {
             manager: Identity { pid, started },
-            ceiling: Limits { max, high: None, swap_max },
+            ceiling: Limits { max, high: Limit::Max, swap_max },
         };
         prop_assert_eq!(OwnershipXattr::parse(mark.text().as_bytes()), Some(mark));
         let _ = OwnershipXattr::parse(&bytes);
@@ -439,7 +446,9 @@ fn a_failed_tenant_enables_no_controller_above_it() {
 fn protection_is_the_kernels_on_version_2() {
     let files = [("memory.min", ""), ("memory.low", "")];
     let (tree, hard_limit) = hard_limit("kept", Version::V2, &files);
-    hard_limit.set_protection([Some(8192), None]).unwrap();
+    hard_limit
+        .set_protection([bytes(8192), Limit::Max])
+        .unwrap();
     assert_eq!(word(&hard_limit.group().dir, "memory.min"), "8192");
     assert_eq!(hard_limit.kernel_protection(), [8192, u64::MAX]);
     assert_eq!(
@@ -466,7 +475,7 @@ fn attributes_of_another_users_group_are_ignored() {
     let long = "N0=1 ".repeat(200);
     hard_limit.note_reports(&long).unwrap();
     assert_eq!(hard_limit.reports(), Some(long));
-    lowered::note(&hard_limit.dir().unwrap(), None, 17);
+    lowered::note(&hard_limit.dir().unwrap(), Limit::Max, 17);
     let found = || HardLimit::of_host(&groups, &dir, MANAGER).unwrap();
     let is_noted = |hard_limit: &HardLimit| lowered::is_noted(&hard_limit.dir().unwrap());
     rustix::fs::chown(&dir, Some(rustix::fs::Uid::from_raw(65534)), None).unwrap();

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use engine::machine::{Ongoing, ReclaimRequest};
+use engine::units::{PAGE_LEN, PAGE_SIZE};
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
 use engine::{Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
@@ -285,7 +286,7 @@ impl Manager {
         let due = self.written.take(self.driver.scans());
         if let (Some(pages), Some(hard_limit)) = (due, self.hard_limit.clone()) {
             // Pages that cannot be freed yet count as usage again, so they are reclaimed again.
-            let _ = hard_limit.reclaim(pages.0 * 4096, None);
+            let _ = hard_limit.reclaim(pages.bytes().0, None);
         }
     }
 
@@ -302,7 +303,7 @@ impl Manager {
         };
         let most = Pages(wanted.0.min(CACHE_AT_ONCE));
         let got = hard_limit.reclaim_taken(most.bytes().0, Some(headroom::CACHE_FIRST_SWAPPINESS));
-        let got = Pages(got.unwrap_or(0) / 4096);
+        let got = Bytes(got.unwrap_or(0)).pages();
         let is_worth_it = Headroom::is_worth_it(got, most);
         if is_worth_it {
             self.room.note(got, most);
@@ -372,11 +373,11 @@ impl Manager {
         };
         self.shared_at = self.driver.scans();
         let watch = Stopwatch::start();
-        let got = hard_limit.reclaim(short * 4096, None);
+        let got = hard_limit.reclaim(Pages(short).bytes().0, None);
         self.sums.took += watch.took();
         match got {
             Ok(got) => {
-                let got = got / 4096;
+                let got = Bytes(got).pages().0;
                 self.driver.note_reclaimed(&[self.memcg], got);
                 self.act(format!(
                     "the kernel reclaimed {got} pages of the group: {skipped} were skipped as shared; {activated} in use were activated first"
@@ -429,7 +430,7 @@ impl Manager {
             headroom::is_charged(&self.driver.watch, hard_limit, &self.outside)
         });
         let bytes = hard_limit.and_then(|hard_limit| reported(hard_limit).ok());
-        Pages(bytes.unwrap_or(0) / 4096)
+        Bytes(bytes.unwrap_or(0)).pages()
     }
 
     /// Scans, and reclaims what a client requests.
@@ -441,7 +442,7 @@ impl Manager {
         let resident = self.driver.machine.lruvec(self.memcg).resident();
         let (take, requested) = match ask {
             Ask::Bytes(bytes) => {
-                let pages = Pages(bytes.div_ceil(4096));
+                let pages = Pages(bytes.div_ceil(PAGE_SIZE));
                 (ReclaimAmount::Pages(pages, ScanReason::Proactive), pages)
             }
             Ask::OlderThan(age) => {
@@ -591,15 +592,10 @@ impl Manager {
             Piece::Pages { start, entries } => {
                 let pages = (0_u64..).zip(entries);
                 let out = pages.filter(|(_, entry)| entry.kind() == EntryKind::Swapped);
-                swapped.extend(out.map(|(page, _)| start + page * 4096));
+                swapped.extend(out.map(|(page, _)| start + page * PAGE_SIZE));
             }
-            Piece::Whole {
-                start,
-                bytes,
-                entry,
-                ..
-            } if entry.kind() == EntryKind::Swapped => {
-                swapped.extend((0..bytes / 4096).map(|page| start + page * 4096));
+            Piece::Whole(whole) if whole.entry.kind() == EntryKind::Swapped => {
+                swapped.extend(whole.range().step_by(PAGE_LEN));
             }
             _ => {}
         });

@@ -273,7 +273,6 @@ impl Activation<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::system::Device;
 
     #[test]
     fn only_anonymous_and_shared_memory_is_read() {
@@ -281,13 +280,8 @@ mod tests {
             start,
             end,
             readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            device: Device { major: 0, minor: 0 },
-            inode: 0,
             kind,
+            ..Mapping::default()
         };
         let mappings = [
             mapping(10, 20, Kind::Anon),

@@ -437,13 +437,8 @@ impl Listener for EngineSync<'_> {
         }
         match piece {
             Piece::Pages { start, entries } => self.sync_pages(&reported, start, entries),
-            Piece::Whole {
-                start,
-                bytes,
-                span,
-                entry,
-            } => {
-                self.sync_whole(&reported, &(start..start + bytes), span, entry);
+            Piece::Whole(whole) => {
+                self.sync_whole(&reported, &whole.range(), whole.span, whole.entry);
             }
             // Pages that could not be read stay as they were.
             Piece::Unsure { start, bytes } => {
@@ -490,7 +485,7 @@ pub(super) fn classify(reported: &PieceContext<'_>, entry: Entry, offset: u64) -
     let frame = (entry.physical(reported.mask) + offset) >> 12;
     let backed = match mapping.kind {
         Kind::Anon => false,
-        Kind::File => mapping.shared || !is_own,
+        Kind::File => mapping.is_shared || !is_own,
         _ => true,
     };
     if backed || !entry.is_writable() {

@@ -73,7 +73,7 @@ pub(super) fn machine_pages(watch: &Watch) -> Pages {
 #[cfg(test)]
 mod tests {
     use engine::vmscan::Headroom;
-    use engine::{Bytes, Limit, Pages};
+    use engine::{Limit, Pages};
 
     use super::usage_of;
 
@@ -93,7 +93,7 @@ mod tests {
     /// Curves assume that at least `HELD_PER_MILLE` of a limit stays in memory.
     #[test]
     fn reclaim_ends_where_curves_say_that_it_does() {
-        let max = Limit::Bytes(Bytes(100_000 * 4096));
+        let max = Limit::of(Pages(100_000));
         let at = Headroom::wanted((max, Limit::Max), Pages(100_000)).expect("a limit");
         let held = 100_000 - at.pages.0;
         assert_eq!(held, 100 * crate::report::HELD_PER_MILLE);

@@ -14,7 +14,7 @@ use engine::memcg::MemcgId;
 use engine::units::{PAGE_LEN, PAGE_SIZE};
 use engine::{FolioId, Lruvec, Memory, PageOut};
 use pagetables::access::Access;
-use pagetables::{Advice, Entry, Grain, Kind as EntryKind, Piece};
+use pagetables::{Advice, Entry, Grain, Kind as EntryKind, Piece, Whole};
 
 use super::advise::Advised;
 use super::affinity::{self, CpuAffinity};
@@ -465,14 +465,9 @@ impl HostMemory<'_> {
             .ages
             .peek(pid, &page_ranges(addresses), &mut |_, piece| match piece {
                 Piece::Pages { start, entries } => put(start, &mut entries.iter().copied()),
-                Piece::Whole {
-                    start,
-                    bytes,
-                    span,
-                    entry,
-                } => {
-                    let part = |page: u64| entry.part_at((start + page * PAGE_SIZE) & (span - 1));
-                    put(start, &mut (0..bytes / PAGE_SIZE).map(part));
+                Piece::Whole(whole) => {
+                    let part = |address: u64| whole.entry.part_at(address & (whole.span - 1));
+                    put(whole.start, &mut whole.range().step_by(PAGE_LEN).map(part));
                 }
                 // The page table of the piece changes all the time, so the pages count as in use.
                 Piece::Unsure { start, bytes } => {
@@ -513,8 +508,8 @@ fn note_young(
                 tell(start..end, &|address| is_young(entry(address)));
             }
         }
-        Piece::Whole { entry, .. } if !is_young(&entry) => {}
-        Piece::Whole { start, bytes, .. } | Piece::Unsure { start, bytes } => {
+        Piece::Whole(whole) if !is_young(&whole.entry) => {}
+        Piece::Whole(Whole { start, bytes, .. }) | Piece::Unsure { start, bytes } => {
             tell(start..start + bytes, &|_| true);
         }
     }

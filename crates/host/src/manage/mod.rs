@@ -397,7 +397,10 @@ impl Manager {
             return;
         };
         // In a dry run no limit is set on the cgroup.
-        let of = |limit: Limit| Some(limit.bytes().filter(|_| !self.settings.dry_run));
+        let of = |limit: Limit| match self.settings.dry_run {
+            true => Some(Limit::Max),
+            false => Some(limit),
+        };
         self.due = PendingLimits {
             // Version 1 has no memory.high: there only proactive reclaim enforces `high`.
             high: of(limits.high),

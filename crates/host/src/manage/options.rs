@@ -86,7 +86,7 @@ impl From<Limits> for MemcgLimits {
 /// The limits in bytes, rounded down to pages; no protection is reported as `None`, as no limit is.
 impl From<Limits> for LimitsReport {
     fn from(limits: Limits) -> LimitsReport {
-        let hard = |limit: Limit| limit.bytes().map(|bytes| Bytes(bytes).pages().bytes().0);
+        let hard = |limit: Limit| limit.bytes().map(|bytes| bytes.pages().bytes().0);
         let soft = |limit: Limit| hard(limit).filter(|bytes| *bytes > 0);
         LimitsReport {
             min_bytes: soft(limits.min),

@@ -263,12 +263,9 @@ impl Listener for Recorder {
                 let pages = pages_within(&(start..chunk + CHUNK), chunk).zip(entries);
                 self.note(&reported, chunk, pages.map(|(at, entry)| (at, entry, 0)));
             }
-            Piece::Whole {
-                start,
-                bytes,
-                span,
-                entry,
-            } => self.note_whole(&reported, &(start..start + bytes), span, entry),
+            Piece::Whole(whole) => {
+                self.note_whole(&reported, &whole.range(), whole.span, whole.entry);
+            }
             Piece::Unsure { start, bytes } => self.leave(&(start..start + bytes)),
         }
         self.took += watch.took();

@@ -7,31 +7,20 @@
 
 use std::collections::HashMap;
 
+use pagetables::{Device, MappingKind as Kind};
 use rustix::fs::{MemfdFlags, fstat, major, memfd_create, minor};
 
 use super::error::Error;
-use super::mountinfo::{self, Device};
+use super::mountinfo;
 use super::proc::Proc;
 
-/// Where a file system stores the data of its files.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Backing {
-    /// A disk, a network or another file system: pages can be dropped and read again.
-    Disk,
-    /// tmpfs or ramfs: the page is the only copy of its data, and may be swapped out.
-    Shmem,
-    /// hugetlbfs: pages of a reserved pool, which are never swapped out and not in Rss.
-    Hugetlb,
-    /// Device nodes, sysfs and the like, which store nothing.
-    Device,
-}
-
-/// The kind of file system of each known device number.
+/// For each known device number, what a mapping of a file on it maps: `File` on a disk or network,
+/// `Shmem` on a tmpfs, `Hugetlb` on a hugetlbfs, `Device` on devtmpfs, sysfs and the like.
 #[derive(Clone, Debug, Default)]
 pub struct Filesystems {
-    known: HashMap<Device, Backing>,
-    /// Device number of the kernel's internal tmpfs, which contains memfds, System V segments and
-    /// shared anonymous memory; `None` if it is not known.
+    known: HashMap<Device, Kind>,
+    /// Device number of the kernel's internal tmpfs, if known: memfd, System V segments, shared
+    /// anonymous memory.
     internal: Option<Device>,
 }
 
@@ -74,31 +63,31 @@ impl Filesystems {
     /// have.
     pub fn learn(&mut self, mountinfo: &[u8]) {
         for mount in mountinfo::parse(mountinfo) {
-            let backing = match mount.fs_type.as_slice() {
-                b"tmpfs" | b"ramfs" | b"rootfs" => Backing::Shmem,
-                b"hugetlbfs" => Backing::Hugetlb,
+            let kind = match mount.fs_type.as_slice() {
+                b"tmpfs" | b"ramfs" | b"rootfs" => Kind::Shmem,
+                b"hugetlbfs" => Kind::Hugetlb,
                 b"devtmpfs" | b"devpts" | b"proc" | b"sysfs" | b"debugfs" | b"tracefs" | b"bpf"
-                | b"mqueue" => Backing::Device,
-                _ => Backing::Disk,
+                | b"mqueue" => Kind::Device,
+                _ => Kind::File,
             };
-            self.known.insert(mount.device, backing);
+            self.known.insert(mount.device, kind);
         }
     }
 
     /// Treats `device` as a disk from now on, because no mount has this number.
     pub(crate) fn give_up(&mut self, device: Device) {
-        self.known.entry(device).or_insert(Backing::Disk);
+        self.known.entry(device).or_insert(Kind::File);
     }
 
-    /// Returns the kind of file system of a device; `None` if it is unknown.
+    /// Returns what a mapping of a file on this device maps; `None` if the device is unknown.
     #[must_use]
-    pub fn backing(&self, device: Device) -> Option<Backing> {
+    pub fn kind(&self, device: Device) -> Option<Kind> {
         if self.internal == Some(device) {
-            return Some(Backing::Shmem);
+            return Some(Kind::Shmem);
         }
         // Only block devices (and pmem) have a major number other than 0; a tmpfs has none.
         if device.major != 0 {
-            return Some(Backing::Disk);
+            return Some(Kind::File);
         }
         self.known.get(&device).copied()
     }
@@ -141,14 +130,11 @@ mod tests {
                 minor: minor(device),
             }
         };
-        assert_eq!(
-            filesystems.backing(device("/dev/shm")),
-            Some(Backing::Shmem)
-        );
-        assert_eq!(filesystems.backing(device("/proc")), Some(Backing::Device));
-        assert_eq!(filesystems.backing(device("/usr/bin")), Some(Backing::Disk));
+        assert_eq!(filesystems.kind(device("/dev/shm")), Some(Kind::Shmem));
+        assert_eq!(filesystems.kind(device("/proc")), Some(Kind::Device));
+        assert_eq!(filesystems.kind(device("/usr/bin")), Some(Kind::File));
         let internal = internal_tmpfs().unwrap();
-        assert_eq!(filesystems.backing(internal), Some(Backing::Shmem));
+        assert_eq!(filesystems.kind(internal), Some(Kind::Shmem));
         assert!(
             !filesystems.known.contains_key(&internal),
             "then mountinfo would do"
@@ -162,10 +148,10 @@ mod tests {
             major: 0,
             minor: 99,
         };
-        assert_eq!(filesystems.backing(device), None);
+        assert_eq!(filesystems.kind(device), None);
         filesystems.give_up(device);
-        assert_eq!(filesystems.backing(device), Some(Backing::Disk));
+        assert_eq!(filesystems.kind(device), Some(Kind::File));
         filesystems.learn(b"1 2 0:99 / /x rw - tmpfs none rw\n");
-        assert_eq!(filesystems.backing(device), Some(Backing::Shmem));
+        assert_eq!(filesystems.kind(device), Some(Kind::Shmem));
     }
 }

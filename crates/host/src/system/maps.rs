@@ -6,80 +6,12 @@
 
 use std::ops::Range;
 
+use pagetables::{Device, Mapping, MappingKind as Kind};
+
 use super::error::Error;
-use super::filesystems::{Backing, Filesystems};
-use super::mountinfo::Device;
+use super::filesystems::Filesystems;
 use super::proc::Proc;
 use super::text::{hex, lines, number};
-
-/// What a mapping contains. In a private mapping of a file, pages that the process has written are
-/// anonymous; code that reads the page tables must distinguish them.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Kind {
-    /// Private anonymous memory: heap, stacks, `[anon:name]`, private `/dev/zero`.
-    Anon,
-    /// A file on a disk or network; its pages can be read again.
-    File,
-    /// Shared memory, which has no file on a disk: memfd, tmpfs, System V segments, shared
-    /// anonymous memory.
-    Shmem,
-    /// Pages of the hugetlb pool, which are not in Rss and are never swapped out.
-    Hugetlb,
-    /// Memory of devices or of the kernel: vdso, nodes in `/dev`, anonymous inodes, sysfs.
-    Device,
-}
-
-/// One mapping. Addresses, offset and length are bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mapping {
-    /// Address of the first byte.
-    pub start: u64,
-    /// Address after the last byte.
-    pub end: u64,
-    /// Whether the process may read the mapping.
-    pub readable: bool,
-    /// Whether the process may write the mapping.
-    pub writable: bool,
-    /// Whether the process may execute code in the mapping.
-    pub executable: bool,
-    /// Whether writes reach the file and other processes that map it (`s` in the text). Otherwise
-    /// the process gets a copy of each page that it writes (`p`).
-    pub shared: bool,
-    /// Offset in the file of the byte at `start`.
-    pub offset: u64,
-    /// Device number of the file's file system; 0:0 without a file.
-    pub device: Device,
-    /// Inode number of the file; 0 without a file, and for the first System V segment.
-    pub inode: u64,
-    /// What is mapped.
-    pub kind: Kind,
-}
-
-impl From<&pagetables::Mapping> for Mapping {
-    /// Converts a mapping that was read from the kernel's memory, from its tree of mappings.
-    fn from(mapping: &pagetables::Mapping) -> Mapping {
-        let [readable, writable, executable] = mapping.rights;
-        let (major, minor) = mapping.device;
-        Mapping {
-            start: mapping.start,
-            end: mapping.end,
-            readable,
-            writable,
-            executable,
-            shared: mapping.is_shared,
-            offset: mapping.offset,
-            device: Device { major, minor },
-            inode: mapping.inode,
-            kind: match mapping.backing {
-                pagetables::Backing::None => Kind::Anon,
-                pagetables::Backing::File => Kind::File,
-                pagetables::Backing::Shmem => Kind::Shmem,
-                pagetables::Backing::Hugetlb => Kind::Hugetlb,
-                pagetables::Backing::Device => Kind::Device,
-            },
-        }
-    }
-}
 
 /// The parsed text of a maps file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -111,6 +43,17 @@ impl Maps {
             mappings,
             text: Vec::new(),
         }
+    }
+
+    /// Takes the advice of the program from `found`, the same mappings as read without a lock. A
+    /// mapping that equals none of these in its range has no advice.
+    pub(crate) fn advised_as(mut self, found: &[Mapping]) -> Maps {
+        for mapping in &mut self.mappings {
+            let at = found.binary_search_by_key(&mapping.start, |one| one.start);
+            let same = at.ok().filter(|at| found[*at].end == mapping.end);
+            mapping.is_advised = same.is_some_and(|at| found[at].is_advised);
+        }
+        self
     }
 
     /// Returns each mapping with its name as the kernel writes it: a path, a word in brackets, or
@@ -177,11 +120,11 @@ pub(crate) fn parse_line(line: &[u8]) -> Option<(Mapping, &[u8])> {
         readable: r == b'r',
         writable: w == b'w',
         executable: x == b'x',
-        shared: p == b's',
+        is_shared: p == b's',
         offset: hex(offset)?,
         device,
         inode: number(inode)?,
-        kind: Kind::Anon,
+        ..Mapping::default()
     };
     (start < end).then_some((mapping, name.trim_ascii_start()))
 }
@@ -208,15 +151,12 @@ pub(crate) fn classify(mapping: &Mapping, name: &[u8], filesystems: &Filesystems
         return Some(Kind::Anon);
     }
     let node = node && name != b"/dev/zero (deleted)" && !name.starts_with(b"/dev/hugepages");
-    let backing = filesystems.backing(mapping.device);
-    Some(match backing {
-        Some(Backing::Hugetlb) => Kind::Hugetlb,
-        _ if node => Kind::Device,
-        Some(Backing::Disk) => Kind::File,
-        Some(Backing::Shmem) => Kind::Shmem,
-        Some(Backing::Device) => Kind::Device,
-        None => return internal(name, filesystems.knows_internal()),
-    })
+    match filesystems.kind(mapping.device) {
+        Some(Kind::Hugetlb) => Some(Kind::Hugetlb),
+        _ if node => Some(Kind::Device),
+        None => internal(name, filesystems.knows_internal()),
+        known => known,
+    }
 }
 
 /// Returns the kind of a mapping that has no name, or a name in brackets from the kernel.

@@ -2,16 +2,9 @@
 //!
 //! Invariant: every returned mount is complete; lines of another format are skipped.
 
-use super::text::{lines, number32, unescape, words};
+use pagetables::Device;
 
-/// The device number of a file system.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Device {
-    /// Major number; 0 for file systems without a block device.
-    pub major: u32,
-    /// Minor number.
-    pub minor: u32,
-}
+use super::text::{lines, number32, unescape, words};
 
 /// One mount.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

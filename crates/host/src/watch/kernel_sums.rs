@@ -187,7 +187,7 @@ impl KernelSums {
             let mapping = &smap.mapping;
             match mapping.kind {
                 // For private mappings our walks count swap entries.
-                Kind::Shmem if mapping.shared => unwalked.swap.add(mapping, smap.swap),
+                Kind::Shmem if mapping.is_shared => unwalked.swap.add(mapping, smap.swap),
                 Kind::Device if smap.is_secret => unwalked.secret.add(mapping, smap.rss),
                 Kind::Device if smap.is_named && smap.is_pfn_map() => {
                     unwalked.pfn.add(mapping, smap.size);

@@ -29,15 +29,8 @@ for page in range(0, 6000, 2):
 print(flush=True)
 sys.stdin.read()
 ";
-    let mut child = std::process::Command::new("python3")
-        .args(["-c", script])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .expect("python3 runs");
-    let mut ready = [0];
-    let stdout = child.stdout.as_mut().expect("piped");
-    std::io::Read::read_exact(stdout, &mut ready).expect("it is ready");
+    let mut child = crate::testing::Program::python(script);
+    child.line().expect("it is ready");
     let (mut pieces, mut lines) = (0, 0);
     let done = read_pieces(proc().as_fd(), (child.id(), "smaps"), &mut |piece| {
         pieces += 1;
@@ -46,8 +39,7 @@ sys.stdin.read()
     });
     let expected = std::fs::read(format!("/proc/{}/smaps", child.id()));
     let expected = expected.expect("it is there");
-    drop(child.stdin.take());
-    child.wait().expect("it ends");
+    child.end();
     done.expect("it can be read");
     assert!(pieces > 3, "{pieces}");
     assert_eq!(

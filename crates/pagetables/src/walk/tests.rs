@@ -1,10 +1,9 @@
 //! Walks of the memory of this process and of child processes, compared with the kernel's pagemap.
 
-use std::process::{Child, Command, Stdio};
-
 use super::*;
 use crate::clear::{Cleared, Pace, Part};
 use crate::entry::Kind;
+use crate::testing::Program;
 
 fn reader() -> Reader {
     Reader::open().expect("root, BPF and BTF")
@@ -32,23 +31,16 @@ fn pieces_cover_ranges_once() {
     assert_eq!(reported, [(0, 4096..8192), (2, MIB2 - 4096..MIB2)]);
 }
 
-/// A child process that fills `mib` MiB and then waits; killed when dropped.
-struct Filled(Child);
+/// A child process that fills `mib` MiB and then waits.
+struct Filled(Program);
 
 impl Filled {
     fn new(mib: u64) -> Filled {
         let script = format!(
             "import sys\nm=bytearray({mib}<<20)\nfor i in range(0,len(m),4096): m[i]=1\nprint('x',flush=True)\nsys.stdin.read()"
         );
-        let mut child = Command::new("python3")
-            .args(["-c", &script])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("python3");
-        let mut line = [0u8; 1];
-        let out = child.stdout.as_mut().expect("piped");
-        std::io::Read::read_exact(out, &mut line).expect("it says when it is filled");
+        let mut child = Program::python(&script);
+        child.line().expect("it says when it is filled");
         // Before the child sleeps in read(2) it still touches pages of its libraries.
         let used = || crate::calls::cpu_time(child.id()).expect("alive");
         let mut before = used();
@@ -77,13 +69,6 @@ impl Filled {
     }
 }
 
-impl Drop for Filled {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[derive(Default, PartialEq, Debug)]
 struct Counts {
     present: u64,
@@ -105,7 +90,7 @@ fn count(reader: &mut Reader, child: &Filled) -> Counts {
     reader
         .walk(&space, &ranges, &mut |_, piece| match piece {
             Piece::Pages { entries, .. } => entries.iter().for_each(|entry| note(*entry, 1)),
-            Piece::Whole { bytes, entry, .. } => note(entry, bytes / 4096),
+            Piece::Whole(whole) => note(whole.entry, whole.bytes / 4096),
             Piece::Unsure { start, bytes } => {
                 panic!("{bytes} bytes at {start:#x} of a sleeper changed")
             }

@@ -13,8 +13,8 @@ use crate::vma::{Advice, Vma, VmaKind};
 use ::engine::machine::{LevelReads, OomAt};
 use ::engine::memcg::MemcgLimits;
 use ::engine::{
-    Bytes, FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis,
-    Pages, Policy,
+    FaultKind, FolioId, FolioType, Limit, Lruvec, Machine, MachineConfig, MemcgId, Millis, Pages,
+    Policy,
 };
 use touches::case::{Case, Group, NO_LIMIT};
 use touches::stream::Stream;
@@ -41,7 +41,7 @@ fn limits(group: &Group, kernel: Pages) -> MemcgLimits {
         low: Pages(group.low.into()),
         max: match group.max {
             NO_LIMIT => Limit::Max,
-            _ => Limit::Bytes(Bytes(max.bytes().0)),
+            _ => Limit::of(max),
         },
         ..MemcgLimits::default()
     }

@@ -229,12 +229,11 @@ pub(super) fn plant(world: &mut World) {
         Some(Bug::ForgetsToUnmap) => world.spaces.forgets_to_unmap = true,
         Some(Bug::HidesATable) => world.spaces.of(id).hide(),
         Some(Bug::IgnoresMin) => {
-            let request = engine::machine::ReclaimRequest {
-                reason: engine::ScanReason::Direct,
-                nr: Pages(32),
-                swappiness: None,
-                now: engine::Millis(world.now),
-            };
+            let request = engine::machine::ReclaimRequest::new(
+                engine::ScanReason::Direct,
+                Pages(32),
+                engine::Millis(world.now),
+            );
             world
                 .machine
                 .reclaim_subtree(id, request, &mut world.spaces);

@@ -2,6 +2,7 @@
 //!
 //! Invariant: a parsed value is in its range. The error for a value out of range names the range.
 
+use engine::units::{Bytes, Limit, PAGE_SIZE, text};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use std::fmt;
@@ -22,7 +23,6 @@ pub struct Rate(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share(pub f64);
 
-const PAGE: u64 = engine::units::PAGE_SIZE;
 const SIZE_MAX: u64 = 1 << 50;
 const TIME_MAX: u64 = 10_000 * 3_600_000;
 /// Maximum rate, touches per second: more than any memory can serve.
@@ -32,36 +32,24 @@ impl Size {
     /// Returns the number of pages, rounded up.
     #[must_use]
     pub const fn pages(self) -> u64 {
-        self.0.div_ceil(PAGE)
+        self.0.div_ceil(PAGE_SIZE)
+    }
+
+    /// Returns the limit of this size; no size is no limit.
+    #[must_use]
+    pub fn limit(size: Option<Self>) -> Limit {
+        Limit::from(size.map(|size| Bytes(size.0)))
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let text = text
-            .strip_suffix("iB")
-            .or(text.strip_suffix('B'))
-            .unwrap_or(text);
-        let (number, shift) = match text.char_indices().next_back()? {
-            (at, 'K' | 'k') => (&text[..at], 10),
-            (at, 'M' | 'm') => (&text[..at], 20),
-            (at, 'G' | 'g') => (&text[..at], 30),
-            (at, 'T' | 't') => (&text[..at], 40),
-            _ => (text, 0),
-        };
-        let number: u64 = number.trim().parse().ok()?;
-        let bytes = number.checked_mul(1 << shift)?;
+        let bytes = text::bytes(text).ok()?.0;
         (bytes <= SIZE_MAX).then_some(Self(bytes))
     }
 }
 
 impl Time {
     fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000)];
-        let (number, unit) = units
-            .iter()
-            .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
-        let millis = number.trim().parse::<u64>().ok()?.checked_mul(unit)?;
+        let millis = text::millis(text).ok()?.0;
         (millis <= TIME_MAX).then_some(Self(millis))
     }
 }
@@ -69,7 +57,7 @@ impl Time {
 impl Rate {
     fn parse(text: &str) -> Option<Self> {
         let size = Size::parse(text.trim().strip_suffix("/s")?)?;
-        Self::new(size.0 / PAGE)
+        Self::new(size.0 / PAGE_SIZE)
     }
 
     fn new(touches: u64) -> Option<Self> {
@@ -170,8 +158,8 @@ mod tests {
 
     #[test]
     fn values_are_parsed() {
-        let sizes = ["4096", "512M", " 2G", "16MiB", "1K"].map(|t| Size::parse(t).map(|s| s.0));
-        assert_eq!(sizes, [4096, 512 << 20, 2 << 30, 16 << 20, 1024].map(Some));
+        let sizes = ["4096", "512M", " 2G", "16MiB", "1.5K"].map(|t| Size::parse(t).map(|s| s.0));
+        assert_eq!(sizes, [4096, 512 << 20, 2 << 30, 16 << 20, 1536].map(Some));
         let times = ["500ms", "10s", "2m", "1h"].map(|t| Time::parse(t).map(|t| t.0));
         assert_eq!(times, [500, 10_000, 120_000, 3_600_000].map(Some));
         assert_eq!(Rate::parse("64M/s"), Some(Rate(16_384)));

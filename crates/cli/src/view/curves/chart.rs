@@ -6,7 +6,7 @@
 
 use std::fmt::Write;
 
-use daemon::options::{Bytes, PAGE_SIZE};
+use daemon::options::Pages;
 use sim::mrc::{CurvePolicy, Curves};
 
 use crate::view::share;
@@ -164,7 +164,7 @@ fn axes(reach: Reach) -> String {
             text,
             "<text x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{}</text>",
             HEIGHT - bottom + 16.0,
-            Bytes(size.saturating_mul(PAGE_SIZE)),
+            Pages(size).bytes(),
         );
     }
     text

@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use daemon::options::{Bytes, PAGE_SIZE};
+use daemon::options::Pages;
 use sim::mrc::Curves;
 
 use crate::view::count;
@@ -48,7 +48,7 @@ fn table(result: &Curves) -> String {
     }
     text += "</tr>\n";
     for (n, &size) in result.sizes.iter().enumerate() {
-        let bytes = Bytes(size.saturating_mul(PAGE_SIZE));
+        let bytes = Pages(size).bytes();
         let of_all = part_of_all(size, result.pages);
         let _ = write!(
             text,

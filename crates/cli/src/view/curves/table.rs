@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use daemon::options::{Bytes, PAGE_SIZE};
+use daemon::options::Pages;
 use sim::mrc::{CurvePolicy, Curves};
 
 use crate::terminal::Style;
@@ -54,7 +54,7 @@ fn lines(result: &Curves, curves: &[Curve], style: Style) -> String {
     let mut text = format!("{}\n", style.dim(&heading));
     for (n, &size) in result.sizes.iter().enumerate() {
         let of_all = part_of_all(size, result.pages);
-        let bytes = Bytes(size.saturating_mul(PAGE_SIZE)).to_string();
+        let bytes = Pages(size).bytes().to_string();
         let _ = write!(text, "{:>12} {bytes:>10} {of_all:>7}", count(size));
         for (policy, ratios) in curves {
             let _ = write!(text, "{:>width$.4}", ratios[n], width = width(*policy));

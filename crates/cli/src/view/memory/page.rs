@@ -103,7 +103,11 @@ fn cards(report: &Report) -> String {
         "{} pages came back",
         super::super::count(report.refaulted_pages)
     );
-    text += &card("swapped", &Bytes(report.swapped_bytes).to_string(), &refaulted);
+    text += &card(
+        "swapped",
+        &Bytes(report.swapped_bytes).to_string(),
+        &refaulted,
+    );
     if let Some((net, taken)) = report.saving.net().zip(report.saving.compressed_bytes)
         && report.swapped_bytes > 0
     {

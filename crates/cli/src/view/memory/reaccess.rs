@@ -1,7 +1,7 @@
 //! The re-access histogram (in the kernel's terms, the promotion histogram) as text: the refaults
 //! that paging out at some age would have caused.
 
-use daemon::options::{Bytes, Millis, PAGE_SIZE};
+use daemon::options::{Millis, Pages};
 use host::report::Report;
 use pictures::CLASS_EDGES_MS;
 
@@ -39,7 +39,7 @@ pub(super) fn reaccess(report: &Report, sheet: &mut Sheet) {
             "  {:<12}{:>18}{:>10}  {}",
             age(from, upper),
             short_count(pages),
-            Bytes(pages.saturating_mul(PAGE_SIZE)).to_string(),
+            Pages(pages).bytes().to_string(),
             drawn.replace('-', " "),
         ));
     }
@@ -72,6 +72,6 @@ pub(super) fn meaning(report: &Report) -> Option<String> {
         "Had pages untouched for {} been paged out, {} pages ({}) would have been refaulted so far.",
         Millis(edge),
         short_count(back),
-        Bytes(back.saturating_mul(PAGE_SIZE)),
+        Pages(back).bytes(),
     ))
 }

@@ -9,8 +9,7 @@ use std::str::FromStr;
 use engine::units::{Bytes, Limit};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-use super::number::Number;
-use super::{UnitError, bytes};
+use super::{UnitError, bytes, share};
 
 const LIMIT_HINT: &str = "write a size such as 512M, a share such as 50%, or max for no limit";
 
@@ -66,9 +65,7 @@ pub enum Size {
 
 impl From<Limit> for Size {
     fn from(limit: Limit) -> Size {
-        limit
-            .bytes()
-            .map_or(Size::Max, |bytes| Size::Bytes(Bytes(bytes)))
+        limit.bytes().map_or(Size::Max, Size::Bytes)
     }
 }
 
@@ -88,8 +85,8 @@ impl Size {
 
     /// Returns the limit in bytes, where `whole` is 100%; `None` for no limit.
     #[must_use]
-    pub fn bytes_of(self, whole: u64) -> Option<u64> {
-        self.of(Bytes(whole)).bytes()
+    pub fn bytes_of(self, whole: Bytes) -> Option<Bytes> {
+        self.of(whole).bytes()
     }
 
     /// Whether the limit is a share.
@@ -118,17 +115,13 @@ impl FromStr for Size {
         if text.eq_ignore_ascii_case("max") {
             return Ok(Size::Max);
         }
-        let Some(share) = text.strip_suffix('%') else {
-            let to_limit = |error: UnitError| UnitError::new(error.why, LIMIT_HINT);
-            return bytes(text).map(Size::Bytes).map_err(to_limit);
-        };
-        let number = Number::parse(share, "share", LIMIT_HINT)?;
-        if !number.suffix.is_empty() {
-            return Err(number.unknown_suffix("share", LIMIT_HINT));
+        let of_limit = |error: UnitError| UnitError::new(error.why, LIMIT_HINT);
+        if !text.ends_with('%') {
+            return bytes(text).map(Size::Bytes).map_err(of_limit);
         }
-        let hundredths = number.times(100).and_then(|n| u16::try_from(n).ok());
-        match hundredths.map(Percent) {
-            Some(percent) if percent <= Percent::ALL => Ok(Size::Share(percent)),
+        let millionths = share(text).map_err(of_limit)?;
+        match u16::try_from(millionths / 100).map(Percent) {
+            Ok(percent) if percent <= Percent::ALL => Ok(Size::Share(percent)),
             _ => Err(UnitError::new(
                 format!("`{text}` is more than all of it"),
                 "a share goes from 0% to 100%",

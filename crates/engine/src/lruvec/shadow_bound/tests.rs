@@ -138,12 +138,11 @@ fn a_machine_under_pressure_keeps_the_bound() {
                     let ty = FolioType::Anon;
                     machine.fault_in(id, page, ty, FaultKind::Refault, true);
                 }
-                let request = ReclaimRequest {
-                    reason: ScanReason::Background,
-                    nr: machine.lruvec(id).resident().less(Pages(100)),
-                    swappiness: None,
-                    now: Millis(u64::from(now)),
-                };
+                let request = ReclaimRequest::new(
+                    ScanReason::Background,
+                    machine.lruvec(id).resident().less(Pages(100)),
+                    Millis(u64::from(now)),
+                );
                 machine.reclaim_subtree(id, request, &mut Simple);
                 machine.check_invariants();
                 let lruvec = machine.lruvec(id);

@@ -5,7 +5,7 @@ use crate::folio::{FolioId, FolioType};
 use crate::lruvec::{FaultKind, Policy};
 use crate::machine::shrink::tests::{Scripted, cold};
 use crate::memcg::MemcgLimits;
-use crate::units::{Bytes, Limit, Swappiness};
+use crate::units::{Limit, Swappiness};
 use crate::vmscan::PageOut;
 use crate::vmstat::VmEvent;
 use alloc::vec::Vec;
@@ -79,7 +79,7 @@ fn a_batch_in_use_is_not_the_last() {
 fn when_swap_max_is_reached_file_pages_go_by_age() {
     let mut machine = cold(512, Policy::default(), [3000, 1000]);
     let limits = MemcgLimits {
-        swap_max: Limit::Bytes(Bytes(100 * 4096)),
+        swap_max: Limit::of(Pages(100)),
         ..MemcgLimits::default()
     };
     machine.set_limits(ONE, limits);

@@ -79,12 +79,7 @@ fn pressure_in_a_guest_is_reported_by_itself() {
             configure(&mut machine, id);
         }
         for now in (20 * SECOND..40 * SECOND).step_by(500) {
-            let request = ReclaimRequest {
-                reason: ScanReason::Direct,
-                nr: Pages(1),
-                swappiness: None,
-                now: Millis(now),
-            };
+            let request = ReclaimRequest::new(ScanReason::Direct, Pages(1), Millis(now));
             machine.reclaim_subtree(id, request, &mut Simple);
             for (guest, bytes) in machine.pressed_guests(Millis(now), &mut Simple) {
                 assert!(guest == id && configured && read_report(&bytes).is_ok());
@@ -93,12 +88,7 @@ fn pressure_in_a_guest_is_reported_by_itself() {
         }
     }
     assert_eq!(sent, [20_000, 25_000, 30_000, 35_000]);
-    let mut request = ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr: Pages(1000),
-        swappiness: None,
-        now: Millis(90_000),
-    };
+    let mut request = ReclaimRequest::new(ScanReason::Proactive, Pages(1000), Millis(90_000));
     machine.reclaim_subtree(id, request, &mut Simple);
     assert!(machine.pressed_guests(request.now, &mut Simple).is_empty());
     // Pressure of another tenant does not make the guest send a report.

@@ -74,12 +74,7 @@ impl Family {
     }
 
     fn request(nr: u64, reason: ScanReason) -> ReclaimRequest {
-        ReclaimRequest {
-            reason,
-            nr: Pages(nr),
-            swappiness: None,
-            now: Millis(1),
-        }
+        ReclaimRequest::new(reason, Pages(nr), Millis(1))
     }
 
     /// Takes at least `nr` pages of `child`, in a reclaim of `target`.

@@ -7,11 +7,11 @@ use super::*;
 use crate::folio::{FolioId, FolioType};
 use crate::lruvec::{FaultKind, Policy};
 use crate::memcg::{MemcgLimits, MemcgProfile};
-use crate::units::{Bytes, Limit};
+use crate::units::Limit;
 use crate::word::Flag;
 
 fn pages(nr: u64) -> Limit {
-    Limit::Bytes(Bytes(nr * 4096))
+    Limit::of(Pages(nr))
 }
 
 fn make_unevictable(machine: &mut Machine, id: MemcgId, nr: u32) {

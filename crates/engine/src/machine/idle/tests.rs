@@ -33,12 +33,7 @@ fn machine(
 }
 
 fn direct(nr: u64, now: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Direct,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(now),
-    }
+    ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(now))
 }
 
 /// Regression: a run with 100,000 tenants of one page did not finish. For 128 pages every tenant

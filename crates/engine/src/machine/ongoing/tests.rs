@@ -368,7 +368,7 @@ fn events_are_counted_once_a_pass() {
     let counts = [&[][..], &[true; 100][..]].map(|pauses| {
         let (mut machine, ids) = machine(GlobalReclaim::MemcgLru, &[600]);
         let limits = MemcgLimits {
-            swap_max: Limit::Bytes(crate::units::Bytes(100 * 4096)),
+            swap_max: Limit::of(Pages(100)),
             ..MemcgLimits::default()
         };
         machine.set_limits(ids[0], limits);

@@ -30,12 +30,7 @@ fn tenants(global: GlobalReclaim, nr: u32, pages: u32) -> (Machine, Vec<MemcgId>
 }
 
 fn direct(nr: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Direct,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(1),
-    }
+    ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(1))
 }
 
 /// Returns pseudo-random choices that depend only on the seed.

@@ -33,12 +33,7 @@ fn parent_of(sizes: &[u32]) -> (Machine, MemcgId, Vec<MemcgId>) {
 }
 
 fn request(nr: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Direct,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(10),
-    }
+    ReclaimRequest::new(ScanReason::Direct, Pages(nr), Millis(10))
 }
 
 /// Reclaims `nr` pages from `parent`; returns the pages taken from each child, and the number of

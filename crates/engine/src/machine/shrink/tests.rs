@@ -6,7 +6,7 @@ use crate::folio::FolioId;
 use crate::lruvec::{FaultKind, Policy};
 use crate::machine::MachineConfig;
 use crate::memcg::MemcgLimits;
-use crate::units::{Bytes, Limit};
+use crate::units::Limit;
 use crate::vmscan::{Kept, PageEnd, PageOut, ScanReduction, TryAgain};
 use crate::vmstat::VmEvent;
 use alloc::vec::Vec;
@@ -69,12 +69,7 @@ pub(in crate::machine) fn cold(batch: usize, policy: Policy, pages: [u32; 2]) ->
 }
 
 fn request(nr: u64, now: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(now),
-    }
+    ReclaimRequest::new(ScanReason::Proactive, Pages(nr), Millis(now))
 }
 
 const CLASSIC: Policy =
@@ -280,7 +275,7 @@ fn classic_lists_use_the_last_slots() {
     for (policy, out) in [(CLASSIC, 32), (Policy::default(), 0)] {
         let mut machine = cold(64, policy, [2000, 0]);
         let limits = MemcgLimits {
-            swap_max: Limit::Bytes(Bytes(32 * 4096)),
+            swap_max: Limit::of(Pages(32)),
             ..MemcgLimits::default()
         };
         machine.set_limits(ONE, limits);

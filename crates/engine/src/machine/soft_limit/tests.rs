@@ -7,13 +7,13 @@ use crate::active_inactive::Stage;
 use crate::folio::{FolioId, FolioType};
 use crate::lruvec::{FaultKind, Policy};
 use crate::memcg::{MemcgLimits, Segment};
-use crate::units::{Bytes, Limit, Millis};
+use crate::units::{Limit, Millis};
 
 const CLASSIC: Policy = Policy::ActiveInactive(Stage::Detection, Pages(10_000));
 
 fn soft(pages: u64) -> MemcgLimits {
     MemcgLimits {
-        soft: Limit::Bytes(Bytes(pages * 4096)),
+        soft: Limit::of(Pages(pages)),
         ..MemcgLimits::default()
     }
 }

@@ -44,12 +44,7 @@ fn fill(machine: &mut Machine, id: MemcgId, pages: core::ops::Range<u32>) {
 }
 
 fn request(nr: u64, now: u64) -> ReclaimRequest {
-    ReclaimRequest {
-        reason: ScanReason::Proactive,
-        nr: Pages(nr),
-        swappiness: None,
-        now: Millis(now),
-    }
+    ReclaimRequest::new(ScanReason::Proactive, Pages(nr), Millis(now))
 }
 
 /// Returns the counters of `id` and of all memcgs below it, summed directly without rstat.

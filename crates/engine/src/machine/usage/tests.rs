@@ -6,13 +6,13 @@ use crate::lruvec::Policy;
 use crate::machine::shrink::tests::{Scripted, cold};
 use crate::machine::{Machine, ReclaimRequest};
 use crate::memcg::MemcgLimits;
-use crate::units::{Bytes, Limit};
+use crate::units::Limit;
 use crate::vmscan::{PageOut, ScanReason};
 
 const ONE: MemcgId = MemcgId::FIRST;
 
 fn pages(n: u64) -> Limit {
-    Limit::Bytes(Bytes(n * 4096))
+    Limit::of(Pages(n))
 }
 
 /// Reclaims a hundred pages from the whole machine; returns how many were reclaimed.

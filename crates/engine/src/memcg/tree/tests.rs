@@ -1,8 +1,8 @@
 use super::*;
-use crate::units::{Bytes, Limit};
+use crate::units::Limit;
 
 fn limit(pages: u64) -> Limit {
-    Limit::Bytes(Bytes(pages * 4096))
+    Limit::of(Pages(pages))
 }
 
 fn exact() -> MemcgTree {

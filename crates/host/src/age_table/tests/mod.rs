@@ -24,26 +24,18 @@ pub(super) const OLD: Observation = Observation {
 /// An observation: the page was accessed since the last walk.
 pub(super) const YOUNG: Observation = Observation {
     accessed: true,
-    trusted: true,
-    hidden: false,
-    idle: false,
-    kept_bits: false,
+    ..OLD
 };
 /// An observation: the accessed bit is set, but no walk has cleared it before.
 pub(super) const LEFT: Observation = Observation {
     accessed: true,
     trusted: false,
-    hidden: false,
-    idle: false,
-    kept_bits: false,
+    ..OLD
 };
 /// An observation: the accessed bit is clear, but accesses may be hidden.
 pub(super) const HIDDEN: Observation = Observation {
-    accessed: false,
-    trusted: true,
     hidden: true,
-    idle: false,
-    kept_bits: false,
+    ..OLD
 };
 
 /// An observation: the bit is set, as at the last walk; the process has been idle since.

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::ages::space::Space;
-use crate::system::Device;
 
 /// Bits of a page-table entry that hold the frame's physical address.
 const MASK: u64 = (1 << 46) - 4096;
@@ -13,18 +12,12 @@ const WRITTEN: u64 = 0x63;
 const READ: u64 = 0x21;
 
 /// A mapping of four huge pages.
-fn mapping(kind: Kind, shared: bool) -> Mapping {
+fn mapping(kind: Kind, is_shared: bool) -> Mapping {
     Mapping {
-        start: 0,
         end: 4 << 21,
-        readable: true,
-        writable: true,
-        executable: false,
-        shared,
-        offset: 0,
-        device: Device { major: 0, minor: 0 },
-        inode: 0,
+        is_shared,
         kind,
+        ..Mapping::default()
     }
 }
 
@@ -37,7 +30,7 @@ fn reported(mapping: Mapping, pieces: &[Piece<'_>]) -> (WalkSums, [u64; 3], u64)
     let before = Space::new(owner).before();
     age_table.begin_scan(1000);
     let mappings = [mapping];
-    let mut teller = PieceRecorder::new((&mut age_table, &nodes), before, (&mappings, &[]), MASK);
+    let mut teller = PieceRecorder::new((&mut age_table, &nodes), before, &mappings, MASK);
     for piece in pieces {
         teller.record(0, *piece);
     }
@@ -93,12 +86,12 @@ fn pages_that_are_not_resident_are_not_counted_as_resident() {
     let (found, resident, _) = reported(mapping(Kind::Anon, false), &[pages]);
     assert_eq!(resident, [1, 0, 0]);
     assert_eq!((found.swapped, found.other, found.present), (1, 1, 1));
-    let hole = Piece::Whole {
+    let hole = Piece::Whole(Whole {
         start: 0,
         bytes: 1 << 21,
         span: 1 << 21,
         entry: swapped,
-    };
+    });
     let unsure = Piece::Unsure {
         start: 1 << 21,
         bytes: 1 << 21,
@@ -110,12 +103,12 @@ fn pages_that_are_not_resident_are_not_counted_as_resident() {
 #[test]
 fn a_huge_page_is_one_entry_and_512_pages_and_one_of_the_pool_is_apart() {
     let entry = page(512, WRITTEN | 0x80);
-    let huge = Piece::Whole {
+    let huge = Piece::Whole(Whole {
         start: 1 << 21,
         bytes: 1 << 21,
         span: 1 << 21,
         entry,
-    };
+    });
     let (found, resident, _) = reported(mapping(Kind::Anon, false), &[huge]);
     assert_eq!(
         (found.present, found.entries[0], resident[0]),
@@ -124,12 +117,12 @@ fn a_huge_page_is_one_entry_and_512_pages_and_one_of_the_pool_is_apart() {
     let (found, resident, _) = reported(mapping(Kind::Hugetlb, false), &[huge]);
     assert_eq!((found.hugetlb, found.present, resident), (512, 0, [0; 3]));
     // The mapping ends in the middle of a huge page.
-    let part = Piece::Whole {
+    let part = Piece::Whole(Whole {
         start: 1 << 21,
         bytes: 1 << 20,
         span: 1 << 21,
         entry,
-    };
+    });
     let (found, resident, _) = reported(mapping(Kind::Anon, false), &[part]);
     assert_eq!((found.present, resident[0]), (256, 256));
 }

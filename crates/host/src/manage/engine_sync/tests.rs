@@ -8,7 +8,7 @@ use engine::{MachineConfig, Swappiness};
 use super::super::ids::CHUNK;
 use super::*;
 use crate::age_table::{AgeTable, Class, Observation};
-use crate::system::{Device, Nodes};
+use crate::system::Nodes;
 
 const ONE: MemcgId = MemcgId::FIRST;
 /// Bits of an entry that is neither writable nor dirty: a page of the file itself.
@@ -92,14 +92,9 @@ impl World {
         let mapping = Mapping {
             start: START,
             end: START + CHUNK,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: false,
-            offset: 0,
-            device: Device { major: 0, minor: 0 },
             inode: 5,
             kind: self.kind,
+            ..Mapping::default()
         };
         let reported = PieceContext {
             owner: self.owner,

@@ -3,11 +3,12 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 
 use event_log::{Decoded, Decoder, MAGIC, Scan, frame};
+use pagetables::Whole;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use super::*;
 use crate::age_table::AgeTable;
-use crate::system::{Device, Mapping, Nodes};
+use crate::system::{Mapping, Nodes};
 
 /// Bits of entries that are present, writable and dirty. `IDLE`: not accessed; `USED`: accessed.
 const IDLE: u64 = 0x43;
@@ -75,16 +76,10 @@ impl World {
         pieces: &[Piece<'_>],
     ) {
         let mapping = Mapping {
-            start: 0,
             end: 64 * CHUNK,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: kind == Kind::Shmem,
-            offset: 0,
-            device: Device { major: 0, minor: 0 },
-            inode: 0,
+            is_shared: kind == Kind::Shmem,
             kind,
+            ..Mapping::default()
         };
         let identity = Identity { pid: 7, started: 7 };
         self.recorder.begin(self.owner, identity, &Maps::default());
@@ -233,11 +228,13 @@ fn an_access_to_a_file_is_recorded_once_by_the_first_scan() {
 #[test]
 fn an_empty_entry_of_a_file_is_paged_out_only_if_it_was_present() {
     let mut world = World::new(1 << 20);
-    let hole = |start, bytes| Piece::Whole {
-        start,
-        bytes,
-        span: CHUNK,
-        entry: Entry(0),
+    let hole = |start, bytes| {
+        Piece::Whole(Whole {
+            start,
+            bytes,
+            span: CHUNK,
+            entry: Entry(0),
+        })
     };
     let entries = [Entry(USED), Entry(0)];
     let pages = Piece::Pages {
@@ -254,12 +251,12 @@ fn an_empty_entry_of_a_file_is_paged_out_only_if_it_was_present() {
 #[test]
 fn a_huge_page_is_recorded_as_512_pages() {
     let mut world = World::new(1 << 20);
-    let huge = Piece::Whole {
+    let huge = Piece::Whole(Whole {
         start: CHUNK,
         bytes: CHUNK,
         span: CHUNK,
         entry: Entry(USED | 0x80),
-    };
+    });
     world.scan(Kind::Anon, true, &[huge]);
     world.recorder.gone(world.owner);
     world.recorder.end_scan(9000);

@@ -10,7 +10,7 @@ use engine::memcg::MemcgId;
 use engine::memory_stat::MemoryStat;
 use engine::units::PAGE_SIZE;
 use engine::vmstat::VmEvent;
-use engine::{FolioType, Limit};
+use engine::{Bytes, FolioType, Limit};
 use rustix::io::Errno;
 
 use super::super::noreuse::{Noreuse, NoreuseFiles};
@@ -115,7 +115,7 @@ impl Tenants {
             let ours = [&mut limits.max, &mut limits.high, &mut limits.swap_max];
             for (limit, of_kernel) in ours.into_iter().zip(of_kernel) {
                 if *limit == Limit::Max {
-                    *limit = of_kernel.into();
+                    *limit = of_kernel;
                 }
             }
             // The kernel's protection now, even if proactive reclaim does not have to respect it.
@@ -124,7 +124,7 @@ impl Tenants {
                 .into_iter()
                 .zip(protection)
             {
-                let kept = Limit::from(Some(bytes).filter(|bytes| *bytes < u64::MAX));
+                let kept = Limit::from((bytes < u64::MAX).then_some(Bytes(bytes)));
                 if limit.pages() < kept.pages() {
                     *limit = kept;
                 }

@@ -76,12 +76,11 @@ impl Tenants {
     /// Returns how many pages the kernel is to reclaim from a tenant that has `used` pages
     /// ([`above_limits`]). Version 1 has no memory.high, so the kernel does not reclaim for it.
     fn above_limits(&self, memcg: MemcgId, tenant: &Tenant, used: Pages) -> Pages {
-        let pages = |bytes: u64| Bytes(bytes).pages();
         let high = tenant.limits.high.bytes();
         let high = high.filter(|_| self.groups.version == Version::V1);
         let shared = || Pages(self.driver.shared(&self.below(memcg)));
-        let max = tenant.due.max.flatten();
-        above_limits(used, max.map(pages), high.map(pages), shared)
+        let max = tenant.due.max.and_then(Limit::bytes);
+        above_limits(used, max.map(Bytes::pages), high.map(Bytes::pages), shared)
     }
 
     /// Activates the pages in use of a tenant, then requests that the kernel reclaim `wanted`
@@ -156,7 +155,7 @@ impl Tenants {
         let Some(tenant) = self.tenants.get_mut(&memcg) else {
             return Pages(0);
         };
-        let Some(max) = tenant.due.max.flatten() else {
+        let Some(max) = tenant.due.max.and_then(Limit::bytes) else {
             return Pages(0);
         };
         let Ok(used) = tenant.hard_limit.charged() else {
@@ -178,15 +177,15 @@ impl Tenants {
     }
 
     /// Lowers the limit in small steps, for a group that uses all of its memory: the kernel
-    /// reclaims a little, and the usage after that becomes the next limit, down to `max` bytes.
+    /// reclaims a little, and the usage after that becomes the next limit, down to `max`.
     /// Returns how many fewer pages are charged.
-    fn step_down(&mut self, memcg: MemcgId, max: u64) -> Pages {
+    fn step_down(&mut self, memcg: MemcgId, max: Bytes) -> Pages {
         let tenant = self.tenants.get(&memcg);
         let Some(tenant) = tenant.filter(|tenant| self.may_ask_kernel(memcg, tenant)) else {
             return Pages(0);
         };
         let pause = Pause::after(&self.wakeup, SLICE);
-        let got = tenant.hard_limit.step_down(max, || pause.is_due());
+        let got = tenant.hard_limit.step_down(max.0, || pause.is_due());
         self.set_pending_limits(memcg);
         Bytes(got.unwrap_or(0)).pages()
     }

@@ -6,6 +6,7 @@
 //! without protection get none. Nothing is written above the root or to the host's own groups.
 
 use engine::memcg::MemcgId;
+use engine::{Bytes, Limit};
 
 use super::Tenants;
 use super::tenant::Tenant;
@@ -33,7 +34,11 @@ impl Tenants {
         let Some(root) = self.tenants.get(&MemcgId::ROOT) else {
             return;
         };
-        if self.claims.stands == Some(sum) || root.hard_limit.set_protection(sum.map(Some)).is_err()
+        if self.claims.stands == Some(sum)
+            || root
+                .hard_limit
+                .set_protection(sum.map(|bytes| Limit::Bytes(Bytes(bytes))))
+                .is_err()
         {
             return;
         }

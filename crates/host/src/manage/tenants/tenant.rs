@@ -265,11 +265,11 @@ impl Tenant {
         let [high, max, swap_max] = self.requested;
         (self.resort, self.closing) = (None, PendingLimitProgress::default());
         self.due = PendingLimits {
-            high: high.then(|| self.limits.high.bytes()),
-            max: max.then(|| self.limits.max.bytes()),
+            high: high.then_some(self.limits.high),
+            max: max.then_some(self.limits.max),
             // If no swap limit was set, one that must wait for the hard limit stays pending.
             swap_max: match swap_max {
-                true => Some(self.limits.swap_max.bytes()),
+                true => Some(self.limits.swap_max),
                 false => self.due.swap_max,
             },
         };
@@ -278,7 +278,7 @@ impl Tenant {
         let is_ours = !self.of_host && self.memcg != MemcgId::ROOT;
         let keep = || {
             self.hard_limit
-                .set_protection([self.limits.min, self.limits.low].map(Limit::bytes))
+                .set_protection([self.limits.min, self.limits.low])
         };
         let protection = is_ours.then(keep).and_then(Result::err);
         Refused {
@@ -355,13 +355,13 @@ impl Tenant {
 /// Returns the limits that the kernel has for a group; none for a new group. The root's min and low
 /// do not count: they are the sum that the tenants below it use.
 fn standing(memcg: MemcgId, hard_limit: &HardLimit) -> Limits {
-    let [max, high, swap_max] = hard_limit.kernel_limits().map(Limit::from);
+    let [max, high, swap_max] = hard_limit.kernel_limits();
     let kept = hard_limit.kernel_protection();
     let [min, low] = match memcg {
         MemcgId::ROOT => [0, 0],
         _ => kept,
     }
-    .map(|bytes| Limit::from((bytes < u64::MAX).then_some(bytes)));
+    .map(|bytes| Limit::from((bytes < u64::MAX).then_some(Bytes(bytes))));
     Limits {
         min,
         low,
@@ -374,11 +374,7 @@ fn standing(memcg: MemcgId, hard_limit: &HardLimit) -> Limits {
 /// Returns the text that is stored on a group: min, low, high, max, swap.max and the soft limit, in
 /// bytes. `-` stands for a limit that was not set through pagetide.
 fn print(limits: &Limits, soft: Limit, requested: [bool; 3]) -> String {
-    let word = |limit: Limit| {
-        limit
-            .bytes()
-            .map_or("max".to_owned(), |bytes| bytes.to_string())
-    };
+    let word = Limit::file_text;
     let Limits {
         min,
         low,
@@ -475,7 +471,7 @@ mod tests {
         assert!(tenant.apply().max.is_none());
         assert_eq!(
             tenant.hard_limit.max().expect("it is there"),
-            Some(64 << 20)
+            Limit::Bytes(Bytes(64 << 20))
         );
         // A group of the host has no limits that were set through pagetide.
         assert_eq!(begin(true).limits, Limits::default());

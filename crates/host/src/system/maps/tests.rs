@@ -157,7 +157,7 @@ fn a_real_memfd_and_a_real_tmpfs_file_are_shared_memory() {
     let mappings = mappings.unwrap().unwrap().mappings;
     let shmem: Vec<u64> = mappings
         .iter()
-        .filter(|m| m.kind == Kind::Shmem && m.shared)
+        .filter(|m| m.kind == Kind::Shmem && m.is_shared)
         .map(|m| m.end - m.start)
         .collect();
     drop(child.stdin.take());
@@ -215,6 +215,6 @@ proptest! {
         prop_assert_eq!(name, b"/a b");
         prop_assert_eq!((mapping.start, mapping.end, mapping.offset, mapping.inode), (start, end, offset, inode));
         prop_assert_eq!(mapping.device, Device { major, minor });
-        prop_assert_eq!([mapping.readable, mapping.writable, mapping.executable, mapping.shared], bits);
+        prop_assert_eq!([mapping.readable, mapping.writable, mapping.executable, mapping.is_shared], bits);
     }
 }

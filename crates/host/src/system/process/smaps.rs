@@ -4,9 +4,11 @@
 //! Invariant: sizes are bytes. Pss divides the size of a page among the processes that map it. So
 //! the sum of Pss over all these processes counts each page once, except for rounding.
 
+use pagetables::{Mapping, MappingKind as Kind};
+
 use crate::system::error::Error;
 use crate::system::filesystems::Filesystems;
-use crate::system::maps::{self, Mapping};
+use crate::system::maps;
 use crate::system::proc::Proc;
 use crate::system::text::{key, kib, lines, words};
 
@@ -100,7 +102,7 @@ pub fn parse_smaps(text: &[u8], filesystems: &Filesystems) -> Vec<Smap> {
     let mut open = false;
     for line in lines(text) {
         if let Some((mut mapping, name)) = maps::parse_line(line) {
-            mapping.kind = maps::classify(&mapping, name, filesystems).unwrap_or(maps::Kind::File);
+            mapping.kind = maps::classify(&mapping, name, filesystems).unwrap_or(Kind::File);
             open = mapping.start >= before;
             if open {
                 before = mapping.end;

@@ -174,12 +174,7 @@ impl World {
         if self.is_host {
             self.scan(false);
         }
-        let request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: Pages(self.design.request),
-            swappiness: None,
-            now,
-        };
+        let request = ReclaimRequest::new(ScanReason::Proactive, Pages(self.design.request), now);
         let reclaimed = self
             .machine
             .proactive_reclaim(MemcgId::ROOT, request, &mut InWords);

@@ -121,12 +121,11 @@ pub(super) fn measure((tenants, mib): (u32, u32), used: Use, seed: u64) -> Point
     let (mut visited, mut reclaimed, mut priority) = (0, 0, 0);
     for n in 0..WARM_UP + reclaims {
         priority = first_priority(world.inactive());
-        let request = ReclaimRequest {
-            reason: ScanReason::Background,
-            nr: Pages(REQUEST),
-            swappiness: None,
-            now: Millis((n + 1) * 1000),
-        };
+        let request = ReclaimRequest::new(
+            ScanReason::Background,
+            Pages(REQUEST),
+            Millis((n + 1) * 1000),
+        );
         let mut taken = Taken::default();
         let result = world.machine.reclaim_root(request, &mut taken);
         if used == Use::Busy {

@@ -94,12 +94,8 @@ impl Target {
         self.machine.refresh(self.id, now, &mut InWords);
         let report = self.machine.reports_mut().state(self.id).report();
         let cold = report.map(|report| report.page_age.cold_bytes(COLD));
-        let request = ReclaimRequest {
-            reason: ScanReason::Proactive,
-            nr: cold.unwrap_or_default().pages(),
-            swappiness: None,
-            now,
-        };
+        let request =
+            ReclaimRequest::new(ScanReason::Proactive, cold.unwrap_or_default().pages(), now);
         // The document's policy ignores how much was reclaimed, so this does, too.
         let _ = self
             .machine

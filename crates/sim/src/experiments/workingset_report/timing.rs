@@ -64,12 +64,7 @@ fn announced(reason: ScanReason, threshold: Millis, reader: bool) -> u64 {
     machine.refresh(id, Millis(600), &mut InWords);
     let mut announced = 0;
     for now in (1000..=MINUTE).step_by(100).map(Millis) {
-        let request = ReclaimRequest {
-            reason,
-            nr: Pages(20),
-            swappiness: None,
-            now,
-        };
+        let request = ReclaimRequest::new(reason, Pages(20), now);
         machine.reclaim_subtree(id, request, &mut InWords);
         let reported = machine.reports_mut().take_notified();
         announced += reported.len() as u64;

@@ -1,6 +1,6 @@
 //! Tests tenants with a policy.
 
-use super::{complaint, plans};
+use super::{complaint, ended, plans};
 use crate::scenario::world::World;
 
 /// Half of the first tenant's memory is loaded and never used again.
@@ -22,12 +22,7 @@ work = [{ pattern = "loop", size = "2M", rate = 100 }]
 "#;
 
 fn run(set: &[&str]) -> World {
-    let mut world = World::new(&plans(FILE, set).runs[0]);
-    while !world.is_over() {
-        world.step();
-        world.check().expect("all oracles agree");
-    }
-    world
+    ended(FILE, set)
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl World {
         };
         let now = Millis(self.now);
         for _attempt in 0..2 {
-            let max = Limit::Bytes(host.allowed().bytes());
+            let max = Limit::of(host.allowed());
             let limits = self.machine.tree().get(id).limits();
             self.machine.set_limits(id, MemcgLimits { max, ..limits });
             let done = self.machine.enforce_limits(id, now, &mut self.spaces);

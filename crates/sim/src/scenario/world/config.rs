@@ -12,7 +12,7 @@ use engine::lru_gen::Profile;
 use engine::machine::GlobalReclaim;
 use engine::memcg::{MemcgLimits, MemcgProfile};
 use engine::vmscan::ScanReduction;
-use engine::{Aging, Bytes, Limit, MachineConfig, Pages, Policy};
+use engine::{Aging, MachineConfig, Pages, Policy};
 
 pub(super) fn machine(file: &File, tree: &Hierarchy) -> MachineConfig {
     let tenants = file.tenant.iter().enumerate();
@@ -40,7 +40,7 @@ pub(super) fn machine(file: &File, tree: &Hierarchy) -> MachineConfig {
             MemcgLruName::Newer => MemcgProfile::Newer,
         },
         seed: Rng::stream(file.run.seed, 0).next_u64(),
-        swap: limit(file.run.swap),
+        swap: Size::limit(file.run.swap),
         bound_shadows: file.run.bound_shadows,
         vain_passes: file.run.vain_passes || file.run.reclaim == ReclaimName::Host,
         scan_reduction: match file.run.scan_reduction {
@@ -56,16 +56,12 @@ pub(super) fn limits(tenant: &Tenant) -> MemcgLimits {
     MemcgLimits {
         min: pages(tenant.memory_min),
         low: pages(tenant.memory_low),
-        high: limit(tenant.memory_high),
-        max: limit(tenant.memory_max),
-        soft: limit(tenant.soft_limit),
-        swap_max: limit(tenant.swap_max),
-        swap_high: limit(tenant.swap_high),
+        high: Size::limit(tenant.memory_high),
+        max: Size::limit(tenant.memory_max),
+        soft: Size::limit(tenant.soft_limit),
+        swap_max: Size::limit(tenant.swap_max),
+        swap_high: Size::limit(tenant.swap_high),
     }
-}
-
-fn limit(size: Option<Size>) -> Limit {
-    size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
 }
 
 fn pages_of(tenant: &Tenant) -> u64 {

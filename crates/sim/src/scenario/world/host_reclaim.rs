@@ -12,7 +12,7 @@ use crate::scenario::file::{ReclaimName, Tenant};
 use crate::scenario::values::Size;
 use engine::machine::{HOST_SCANS_APART, Ongoing};
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT};
-use engine::{Bytes, Limit, MemcgId, Memory, Millis, Pages, ScanReason};
+use engine::{Limit, MemcgId, Memory, Millis, Pages, ScanReason};
 use std::collections::BTreeMap;
 
 /// The state that a host keeps between two reclaims.
@@ -49,7 +49,7 @@ impl World {
                 self.hold(id, limits(tenant));
             }
         }
-        let memory = limit(self.file.run.memory);
+        let memory = Size::limit(self.file.run.memory);
         self.hold(MemcgId::ROOT, (memory, Limit::Max));
     }
 
@@ -99,9 +99,8 @@ impl World {
 
 /// Returns a tenant's memory.max and memory.high.
 fn limits(tenant: &Tenant) -> (Limit, Limit) {
-    (limit(tenant.memory_max), limit(tenant.memory_high))
-}
-
-fn limit(size: Option<Size>) -> Limit {
-    size.map_or(Limit::Max, |size| Limit::Bytes(Bytes(size.0)))
+    (
+        Size::limit(tenant.memory_max),
+        Size::limit(tenant.memory_high),
+    )
 }

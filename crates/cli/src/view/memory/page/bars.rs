@@ -1,7 +1,7 @@
 //! Bars of the HTML page: resident memory by kind and age, by age, and pages that were accessed
 //! again.
 
-use daemon::options::PAGE_SIZE;
+use daemon::options::Pages;
 use host::report::{AgeBin, Report};
 use pictures::{
     BINS, Bar, CLASS_EDGES_MS, EDGES_MS, Part, class_of, class_sums, name_of_bin, name_of_class,
@@ -105,7 +105,7 @@ pub(super) fn again(report: &Report) -> String {
             parts: vec![Part {
                 class: format!("a{class}"),
                 name: format!("after {name}, {} pages", count(pages)),
-                bytes: pages.saturating_mul(PAGE_SIZE),
+                bytes: Pages(pages).bytes().0,
             }],
             name,
         }

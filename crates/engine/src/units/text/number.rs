@@ -3,6 +3,8 @@
 //! Invariant: `value = digits / 10^places`, with `digits` of at most [`DIGITS_MAX`] digits, so that
 //! multiplying by any unit fits 128 bits.
 
+use alloc::format;
+
 use super::UnitError;
 
 /// Most decimal digits: more than any size or time needs; `10^20 * 2^40` fits a `u128`.
