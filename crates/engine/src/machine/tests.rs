@@ -316,9 +316,9 @@ fn pgsteal_belongs_to_the_owner() {
     }
 }
 
-/// 128 tenants of 480 pages touch pages at random, and reclaimed pages refault at once. The standard
-/// deviation of pages taken from each tenant is at most a quarter of the mean, and their sum within
-/// 10% of the requests. (A smaller version of the experiment in memcg-lru.md 8.)
+/// 128 tenants of 480 pages touch pages at random, and reclaimed pages refault at once. The
+/// standard deviation of pages taken from each tenant is at most a quarter of the mean, and their
+/// sum within 10% of the requests. (A smaller version of the experiment in memcg-lru.md 8.)
 #[test]
 fn pressure_is_shared_fairly() {
     let (mut machine, ids) = machine(MemcgProfile::Newer, 128, 480);
