@@ -164,7 +164,7 @@ impl Pair {
             }
             Op::Max { tenant, pages } => {
                 let tenant = self.alive(tenant);
-                self.limits(tenant, |l| l.max = Limit::Bytes(Bytes(pages * 4096)));
+                self.limits(tenant, |l| l.max = Limit::of(Pages(pages)));
             }
             Op::Min { tenant, pages } => {
                 let tenant = self.alive(tenant);
@@ -172,11 +172,11 @@ impl Pair {
             }
             Op::SwapMax { tenant, pages } => {
                 let tenant = self.alive(tenant);
-                self.limits(tenant, |l| l.swap_max = Limit::Bytes(Bytes(pages * 4096)));
+                self.limits(tenant, |l| l.swap_max = Limit::of(Pages(pages)));
             }
             Op::Soft { tenant, pages } => {
                 let tenant = self.alive(tenant);
-                self.limits(tenant, |l| l.soft = Limit::Bytes(Bytes(pages * 4096)));
+                self.limits(tenant, |l| l.soft = Limit::of(Pages(pages)));
             }
             Op::Reclaim { tenant, nr } => self.reclaim(tenant, nr),
         }

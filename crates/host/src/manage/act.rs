@@ -13,7 +13,7 @@ use std::time::Duration;
 use engine::machine::{Ongoing, ReclaimRequest};
 use engine::units::{PAGE_LEN, PAGE_SIZE};
 use engine::vmscan::{Headroom, PAGES_PER_MEASUREMENT, Wanted};
-use engine::{Limit, Millis, Pages, ScanReason};
+use engine::{Bytes, Limit, Millis, Pages, ScanReason};
 use pagetables::{Advice, Kind as EntryKind, Piece};
 
 use super::advise::Advised;

@@ -85,14 +85,12 @@ mod tests {
         Mapping {
             start: 0,
             end: (pages.end - pages.start) * PAGE,
-            readable: true,
-            writable: true,
-            executable: false,
-            shared: true,
+            is_shared: true,
             offset: pages.start * PAGE,
             device: Device { major: 0, minor: 1 },
             inode,
             kind: Kind::Shmem,
+            ..Mapping::default()
         }
     }
 
