@@ -414,11 +414,8 @@ fn compressed_memory_is_made_used_and_removed() {
 fn each_compressor_keeps_every_byte() {
     let stage = Stage::set();
     let offered = compressors(&stage.foreign.device());
-    let names: Vec<&str> = offered.split_whitespace().collect();
-    let names: Vec<&str> = names
-        .iter()
-        .map(|name| name.trim_matches(['[', ']']))
-        .collect();
+    let names = offered.split_whitespace();
+    let names: Vec<&str> = names.map(|name| name.trim_matches(['[', ']'])).collect();
     for known in ["lzo", "lzo-rle", "lz4"] {
         assert!(names.contains(&known), "{known} is not in {offered}");
     }

@@ -6,11 +6,10 @@
 //! no processor time since the last scan accessed nothing: its pages grow older without a walk,
 //! unless the kernel migrated pages.
 //!
-//! Submodules: `claim` (one pagetide clears the bits of a process), `clearing`, `pauses` (how long
-//! that may take), `space` (one address space), `page` (one piece of a walk), `found` (sums of a
-//! walk), `costs`, `listener` (of found pages), `outcome` (for one process), `reader` (walks one
-//! process), `buffered_walk`, `slices` and `in_parts` (walk a large one), `parallel` (several),
-//! `postponed` (processes that a scan does not walk), `age_memory` (the limit of our own memory).
+//! Submodules: `claim` (one pagetide clears a process's bits), `clearing`, `pauses` (how long that
+//! may take), `space` (one address space), `page` and `found` (a piece and sums of a walk),
+//! `costs`, `listener`, `outcome`, `reader` (walks a process), `buffered_walk`, `slices`,
+//! `in_parts`, `parallel`, `postponed`, `age_memory` (the limit of our own memory).
 
 mod age_memory;
 mod buffered_walk;

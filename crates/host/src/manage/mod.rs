@@ -45,7 +45,6 @@ mod stall;
 mod swapped_out_ages;
 mod unevictable;
 mod unseen;
-mod waits;
 mod wakeup;
 mod work_share;
 mod writing_back;
@@ -54,6 +53,7 @@ mod headroom;
 mod reclaim_totals;
 mod second_chance;
 mod tenant_map;
+mod waits;
 mod why;
 mod workers;
 

@@ -15,11 +15,12 @@
 //! `tier` (writeback from a zram to the disk behind it).
 
 mod error;
+mod users;
+
 mod header;
 mod kernel;
 mod slot;
 mod stat;
-mod users;
 
 mod file;
 mod lease;

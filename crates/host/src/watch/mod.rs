@@ -8,8 +8,8 @@
 //! is a *walk* (in some names, a reading); [`engine::Memory::walk`] is the engine's. The field
 //! `walks` of reports counts scans.
 //!
-//! Submodules: `mapped_files`, [`source`], `process_names`, `phase`, `kernel_sums`, `own`, `group`, `bins`,
-//! `shares` and `curve` each do one thing; `compose` makes a report from their results;
+//! Submodules: `mapped_files`, [`source`], `process_names`, `phase`, `kernel_sums`, `own`, `group`,
+//! `bins`, `shares` and `curve` each do one thing; `compose` makes a report from their results;
 //! `scan_in_progress` does a scan; this module decides when to scan.
 
 mod mapped_files;

@@ -26,7 +26,6 @@ mod cache;
 mod further_scans;
 mod group_share;
 mod host_notes;
-mod host_watermarks;
 mod kernel_counters;
 pub mod left_out;
 mod pending_limit;
@@ -41,6 +40,7 @@ mod limit_controller;
 
 mod membership;
 mod tenant;
+
 mod write_back;
 
 mod events;
@@ -57,6 +57,7 @@ mod curves;
 mod enforce_limits;
 mod fallback_reclaim;
 pub mod figures;
+mod host_watermarks;
 mod policy;
 mod pressure;
 mod reclaim;
