@@ -7,9 +7,7 @@
 //! unless the kernel migrated pages.
 //!
 //! Submodules: `claim` (one pagetide clears a process's bits), `clearing`, `pauses` (how long that
-//! may take), `space` (one address space), `page` and `found` (a piece and sums of a walk),
-//! `costs`, `listener`, `outcome`, `reader` (walks a process), `buffered_walk`, `slices`,
-//! `in_parts`, `parallel`, `postponed`, `age_memory` (the limit of our own memory).
+//! may take), `space` (of one process), `reader` (walks it), `age_memory` (our own memory's limit).
 
 mod age_memory;
 mod buffered_walk;
@@ -64,10 +62,9 @@ const SEVERAL_MAX: usize = 64;
 /// Most page table entries in one call of [`Ages::scan_at`]: about 20 ms of one processor.
 const SEVERAL_ENTRIES_MAX: u64 = 256 << 10;
 
-/// Time for which a device number (st_dev) is assumed to mean the same file system. After an
-/// unmount of an overlay or tmpfs the kernel reuses its number for the next mount. With stale
-/// numbers, mappings of overlays and shared memory would be taken for devices and would not be
-/// read.
+/// Time for which a device number (st_dev) is assumed to mean the same file system: after an
+/// unmount the kernel reuses the number of an overlay or tmpfs. With stale numbers, mappings of
+/// overlays and shared memory would be taken for devices and would not be read.
 const DEVICE_NUMBERS_TTL: Duration = Duration::from_secs(10);
 /// [`DEVICE_NUMBERS_TTL`] for a scan with a new process. It is shorter: a process that is walked
 /// once and then stays idle would keep a wrong kind of memory forever.
