@@ -160,9 +160,9 @@ pub(crate) enum Command {
     /// Manage many tenants at once: groups of processes that share a host's memory by the memcg LRU
     ///
     /// Stays in the foreground until ^C. Then tenants, their processes and limits stay as they are,
-    /// and the next `serve` takes them over. With --mount, `mkdir DIR/a` makes a tenant, `echo PID
-    /// > DIR/a/cgroup.procs` moves a process into it, `echo 256M > DIR/memory.reclaim` reclaims
-    /// cold memory of all tenants.
+    /// and the next `serve` takes them over. With --mount, `mkdir DIR/a` makes a tenant,
+    /// `echo PID > DIR/a/cgroup.procs` moves a process into it, `echo 256M > DIR/memory.reclaim`
+    /// reclaims cold memory of all tenants.
     #[command(after_help = examples::SERVE)]
     Serve(Serve),
     /// Show, make and remove the swap that cold memory goes to

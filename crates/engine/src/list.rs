@@ -9,9 +9,9 @@
 //! Invariants:
 //! 1. a listed page has exactly one live entry, in exactly one list; any other page has none;
 //! 2. bit v of the versions in a page's word is set if and only if an entry (id, v) is in some
-//! list;
+//!    list;
 //! 3. there are at most live / 16 + 256 tombstones, which bounds both their memory and the cost of
-//! sweeps.
+//!    sweeps.
 
 use crate::folio::{FolioId, FolioTable};
 pub(crate) use crate::ring::AHEAD;

@@ -17,6 +17,9 @@ pub struct ScanTarget {
     /// Number of evictable pages; `scan` is a part of them. Zero if no generation remains from
     /// which pages may be evicted.
     pub open: u64,
+    /// Whether all evictable pages are in generations too young to evict from, so that only aging
+    /// makes some of them old enough.
+    pub is_stuck: bool,
 }
 
 impl LruGen {
@@ -70,6 +73,22 @@ impl LruGen {
             must_age: needs_aging && !emptying && priority != DEF_PRIORITY,
             scan: if emptying { size } else { open >> priority },
             open: if emptying { size } else { open.min(size) },
+            is_stuck: stuck && total > 0,
+        }
+    }
+
+    /// Returns how many pages eviction may reach once the lruvec has aged, without those that
+    /// `protection` keeps.
+    #[must_use]
+    pub fn open_once_aged(
+        &self,
+        swappiness: Swappiness,
+        protection: Option<ScanProtection>,
+    ) -> u64 {
+        let total: u64 = evictable(swappiness).map(|ty| self.total(ty)).sum();
+        match (self.profile, protection) {
+            (Profile::P616, Some(protection)) => protection.scan(total).min(total),
+            _ => total,
         }
     }
 

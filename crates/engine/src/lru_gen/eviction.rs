@@ -13,6 +13,9 @@ use crate::units::Swappiness;
 use crate::word::{Flag, NodeId, State, Word};
 use alloc::vec::Vec;
 
+/// In place of the last unprotected tier: no tier is protected.
+const ALL_TIERS: usize = usize::MAX;
+
 /// Limits of one isolation.
 #[derive(Clone, Copy, Debug)]
 pub struct IsolateBudget {
@@ -25,6 +28,8 @@ pub struct IsolateBudget {
     pub may_io: bool,
     /// The memory node to isolate from; `None` for all.
     pub node: Option<NodeId>,
+    /// Whether pages of protected tiers are isolated like others.
+    pub ignores_tiers: bool,
 }
 
 impl Default for IsolateBudget {
@@ -34,6 +39,7 @@ impl Default for IsolateBudget {
             scan: MAX_LRU_BATCH,
             may_io: true,
             node: None,
+            ignores_tiers: false,
         }
     }
 }
@@ -76,6 +82,9 @@ pub struct Isolated {
     /// written, or unevictable. The kernel counts them in pgrefill, although it refills no list
     /// here.
     pub sorted: usize,
+    /// Pages of the scanned generation that moved to the next one instead of being isolated: of a
+    /// protected tier, dirty, or under writeback.
+    pub held_back: usize,
     /// Unevictable pages that were taken off their list: `[anon, file]`.
     pub unevictable: [usize; 2],
     /// Type of the isolated pages; `None` if no list was scanned.
@@ -88,6 +97,7 @@ impl Isolated {
         self.isolated += other.isolated;
         self.scanned += other.scanned;
         self.sorted += other.sorted;
+        self.held_back += other.held_back;
         self.unevictable[0] += other.unevictable[0];
         self.unevictable[1] += other.unevictable[1];
         self.ty = other.ty.or(self.ty);
@@ -161,6 +171,10 @@ impl LruGen {
         ];
         let mut total = Isolated::default();
         for (ty, tier_idx) in tries {
+            let tier_idx = match budget.ignores_tiers {
+                true => ALL_TIERS,
+                false => tier_idx,
+            };
             if total.scanned == 0 && swappiness.may_evict(ty) {
                 total.add(self.scan(folios, (ty, tier_idx), budget, out));
             }
@@ -247,6 +261,7 @@ impl LruGen {
                 examined += 1;
                 match self.sort(word, source, budget.may_io) {
                     Sorted::Elsewhere(to) => {
+                        done.held_back += usize::from(word.generation() == slot_of(seq));
                         let list = Self::list_of(to);
                         self.lists.relist(folios, (list, entry), (word, to));
                     }
@@ -317,7 +332,8 @@ impl LruGen {
             return Sorted::Elsewhere(word);
         }
         let saturated = refs::is_saturated(self.profile, word);
-        if saturated || refs::tier_of(self.profile, word) > tier_idx {
+        let is_protected = saturated || refs::tier_of(self.profile, word) > tier_idx;
+        if is_protected && tier_idx != ALL_TIERS {
             if !saturated || self.profile == Profile::P612 {
                 self.protect(word);
             }

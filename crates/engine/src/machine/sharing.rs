@@ -148,14 +148,19 @@ impl Machine {
         protection.map_or(all, |protection| protection.scan(all).min(all))
     }
 
-    /// Returns how many pages of `id` a reclaim may scan; 0 under the classic policy.
+    /// Returns how many pages of `id` a reclaim may scan, if need be after aging; 0 under the
+    /// classic policy. A reclaim of one memory node does not age for its part, because that would
+    /// move the pages of other nodes, too.
     fn open(&self, id: MemcgId, sc: &ScanControl) -> u64 {
-        let scannable = |lru: &LruGen| {
-            let state = (sc.online, sc.protection);
-            lru.nr_to_scan_on(sc.node, sc.swappiness, DEF_PRIORITY, state)
-                .open
+        let state = (sc.online, sc.protection);
+        let of = |lru: &LruGen| match sc.node {
+            None => lru.open_once_aged(sc.swappiness, sc.protection),
+            node => {
+                lru.nr_to_scan_on(node, sc.swappiness, DEF_PRIORITY, state)
+                    .open
+            }
         };
-        self.lruvec(id).multi_gen().map_or(0, scannable)
+        self.lruvec(id).multi_gen().map_or(0, of)
     }
 }
 

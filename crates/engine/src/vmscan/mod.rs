@@ -5,7 +5,7 @@
 //! 1. **isolate** (engine): takes the coldest pages off the lists;
 //! 2. **page out** ([`Memory`]): evicts each page, or reports with [`PageOut`] why it stays;
 //! 3. **put back or forget** (engine): makes evicted pages shadows, and puts the others back on
-//! lists.
+//!    lists.
 //!
 //! Phases 2 and 3 are one function (`batch.rs`) for all kinds of isolation: from generations for a
 //! number of pages (`shrink.rs`) or by age (`by_age.rs`), or from the classic lists (`classic.rs`).

@@ -43,6 +43,16 @@ pub enum Share {
     Of(Pages),
 }
 
+impl Share {
+    /// Whether the visit must contribute a part of a request that is divided among lruvecs. Such a
+    /// visit ages the lruvec if need be and then evicts from it, and it evicts pages of protected
+    /// tiers before it contributes nothing. In the kernel such a visit ends, and the other lruvecs
+    /// contribute 64 pages more; here they would contribute the whole part.
+    pub(crate) const fn is_part(self) -> bool {
+        matches!(self, Share::AtMost(_) | Share::Of(_))
+    }
+}
+
 /// The parameters of one pass of reclaim over one lruvec.
 /// spec: lru-gen.md 5.5, 6.1.
 #[derive(Clone, Copy, Debug)]
@@ -214,6 +224,9 @@ pub struct Shrunk {
     /// Whether the memcg aged, or is protected by min, so that no more can be reclaimed from it for
     /// now. The memcg LRU then moves its entry.
     pub aged: bool,
+    /// Whether the visit evicts pages of protected tiers, too, because nearly all pages that it
+    /// scanned were protected.
+    pub ignores_tiers: bool,
     /// Whether the reclaim paused between two batches ([`crate::Memory::wants_pause`]) and must be
     /// resumed. Holds for one slice only: [`Self::add`] ignores it.
     pub bailed_out: bool,
@@ -239,5 +252,6 @@ impl Shrunk {
         self.kept_active |= other.kept_active;
         self.low_skipped |= other.low_skipped;
         self.aged |= other.aged;
+        self.ignores_tiers |= other.ignores_tiers;
     }
 }

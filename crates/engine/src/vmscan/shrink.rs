@@ -10,10 +10,15 @@ use crate::lruvec::Lruvec;
 use crate::memcg::MemcgId;
 use crate::units::{Pages, Swappiness};
 
+/// A visit that must contribute evicts pages of protected tiers, too, once a batch held back more
+/// than this number of pages for each page that it isolated.
+const HELD_BACK_FOR_EACH: usize = 16;
+
 /// Makes one pass over `lruvec`, the lruvec of `memcg`: evicts pages as `sc` says, until the scan
-/// target is met or nothing more can be evicted. If aging is needed first, the pass only ages. When
-/// `memory` wants a pause, the pass bails out; to continue it, the caller sets `sc.before`. (Passes
-/// over classic lists do not pause.) The caller uncharges the evicted pages.
+/// target is met or nothing more can be evicted. If aging is needed first, the pass only ages,
+/// unless it must contribute a part of a request (`Share::is_part`). When `memory` wants a pause,
+/// the pass bails out; to continue it, the caller sets `sc.before`. (Passes over classic lists do
+/// not pause.) The caller uncharges the evicted pages.
 pub fn shrink_lruvec<M: Memory>(
     memcg: MemcgId,
     lruvec: &mut Lruvec,
@@ -27,6 +32,9 @@ pub fn shrink_lruvec<M: Memory>(
     // `all` is the result of the whole pass, `total` that of this slice.
     let mut all = sc.before.unwrap_or_default();
     let mut batch = Batch::with_capacity(sc.next_batch(all.reclaimed));
+    let is_part = sc.share.is_part() && sc.node.is_none();
+    // A visit ages once, before it evicts. A visit that is resumed has evicted.
+    let (mut may_age, mut has_aged) = (sc.before.is_none(), all.aged);
     loop {
         if sc.below_min {
             total.aged = true;
@@ -35,10 +43,19 @@ pub fn shrink_lruvec<M: Memory>(
         let state = (sc.online, sc.protection);
         let lru = lruvec.lru_gen();
         let target = lru.nr_to_scan_on(sc.node, sc.swappiness, sc.priority, state);
-        if target.must_age {
+        if target.must_age && !is_part {
             total.aged = age((memcg, lruvec), &sc, memory);
             break;
         }
+        if is_part && may_age && (target.must_age || target.is_stuck) {
+            may_age = false;
+            has_aged = age((memcg, lruvec), &sc, memory);
+            if has_aged {
+                continue;
+            }
+            break;
+        }
+        may_age = false;
         let scan = match sc.share {
             Share::Of(part) => part.0.min(target.open),
             Share::AtMost(part) => part.0.min(target.scan),
@@ -48,8 +65,13 @@ pub fn shrink_lruvec<M: Memory>(
             break;
         }
         let most = max_batch(sc.share, scan.saturating_sub(sc.progress(&all)));
-        let budget = IsolateBudget::of(sc.next_batch(all.reclaimed).min(most)).on(sc.node);
-        let done = evict_folios((memcg, lruvec), &sc, budget, (memory, &mut batch));
+        let budget = IsolateBudget {
+            node: sc.node,
+            ignores_tiers: all.ignores_tiers,
+            ..IsolateBudget::of(sc.next_batch(all.reclaimed).min(most))
+        };
+        let mut done = evict_folios((memcg, lruvec), &sc, budget, (memory, &mut batch));
+        done.ignores_tiers &= is_part;
         total.add(done);
         all.add(done);
         if done.no_swap {
@@ -64,6 +86,8 @@ pub fn shrink_lruvec<M: Memory>(
             break;
         }
     }
+    // A visit that also reclaimed pages did not age instead.
+    total.aged |= has_aged && all.reclaimed == Pages(0);
     total
 }
 
@@ -107,6 +131,7 @@ fn evict_folios<M: Memory>(
     let shrunk = batch.page_out((memcg, lruvec), sc, memory);
     Shrunk {
         scanned: (done.scanned as u64).saturating_sub(shrunk.unevictable),
+        ignores_tiers: done.held_back > HELD_BACK_FOR_EACH * done.isolated,
         ..shrunk
     }
 }

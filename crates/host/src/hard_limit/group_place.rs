@@ -10,11 +10,11 @@
 //! these places are tried in this order:
 //! 1. below our own cgroup, if that is the root, which may have such children;
 //! 2. below our own cgroup, if all its processes are ours. They are moved to a leaf beside the
-//!   hard-limit cgroup. This needs a delegated cgroup, as of `systemd-run --user --scope -p
-//!   Delegate=yes`;
+//!    hard-limit cgroup. This needs a delegated cgroup, as of `systemd-run --user --scope -p
+//!    Delegate=yes`;
 //! 3. in the same way in a transient scope that systemd delegates to us;
 //! 4. beside our own cgroup, below the nearest cgroup above that enables the memory controller for
-//!   its children and that we may write: as root without systemd.
+//!    its children and that we may write: as root without systemd.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
