@@ -146,9 +146,11 @@ fn a_signal_ends_it_and_nothing_is_left() {
 fn after_a_kill_its_programs_end_and_swap_off_takes_its_zram_away() {
     let _turns = (serial(), swap_turn::exclusive());
     let before = devices();
-    // The shell stays, because it has the /run with the demo's record.
+    // The shell stays, because it has the /run with the demo's record. `swap off` is refused until
+    // the managers that the demo started have ended.
     let script = "mount -t tmpfs none /run && \"$@\"; \"$1\" swap status; \
-        \"$1\" swap on --size 64M && \"$1\" swap off; exec \"$1\" swap off";
+        \"$1\" swap on --size 64M; until \"$1\" swap off; do sleep 0.3; done; \
+        exec \"$1\" swap off";
     let running = start_demo(script);
     let demo = |pid: &u32| {
         // Excludes the shell: its command line ends with the same words.

@@ -1,8 +1,8 @@
 //! Reads text in columns, with one reference in each line.
 //!
 //! A field in double quotes may contain the delimiter, and `""` for a quote; it must end on the
-//! same line. Empty lines are skipped. The first line counts as a heading if its id begins with a
-//! letter, unless ids are text.
+//! same line. Empty lines are skipped. The first line counts as a heading if it begins with `#`, or
+//! if its time, or its id in numbers, begins with a letter.
 
 use super::error::{Fault, TraceError, shown};
 use super::input::Input;
@@ -137,19 +137,10 @@ impl Csv {
             time: index(options.time.as_ref())?,
             op: index(options.op.as_ref())?,
         };
-        let letter = |field: &[u8]| {
-            let begin = field.first().copied().unwrap_or(b'0');
-            begin.is_ascii_alphabetic() || matches!(begin, b'_' | b'#')
-        };
-        let is_like_heading = || {
-            let field = Fields::of(first, options.delimiter).nth(columns.id);
-            let field = field.and_then(Result::ok);
-            options.ids == Ids::Numbers && field.is_some_and(|field| letter(&field))
-        };
         let is_heading = match options.header {
             Header::Yes => true,
             Header::No => false,
-            Header::Auto => by_name || is_like_heading(),
+            Header::Auto => by_name || is_like_heading(first, &columns, options),
         };
         Ok((columns, is_heading))
     }
@@ -181,6 +172,21 @@ impl Csv {
         }
         Ok(reference)
     }
+}
+
+/// Returns whether a first line looks like a heading: it begins with `#`, or its time or its
+/// numeric id begins as a name does.
+fn is_like_heading(line: &[u8], columns: &Columns, options: &CsvOptions) -> bool {
+    let is_name = |column: usize| {
+        let field = Fields::of(line, options.delimiter).nth(column);
+        let field = field.and_then(Result::ok).unwrap_or_default();
+        let begin = field.first().copied().unwrap_or(b'0');
+        begin.is_ascii_alphabetic() || matches!(begin, b'_' | b'#')
+    };
+    let has_numbers = options.ids == Ids::Numbers;
+    line.starts_with(b"#")
+        || columns.time.is_some_and(is_name)
+        || (has_numbers && is_name(columns.id))
 }
 
 const COLUMNS: &str = "see --columns and --delimiter";

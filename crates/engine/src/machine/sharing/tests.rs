@@ -122,6 +122,22 @@ fn by_the_memcg_lru_tenants_that_must_age_contribute_alike() {
     );
 }
 
+/// Regression: a visit of a tenant with young pages only aged the tenant and ended. The tenants with
+/// old pages met the whole request: of 24 equal tenants one or two, whose turn changed.
+#[test]
+fn by_the_memcg_lru_tenants_with_young_pages_contribute_beside_one_with_old_pages() {
+    let mut machine = Machine::new(MachineConfig::of_host(), Millis(0));
+    let ids: Vec<MemcgId> = (0..8).map(|_| young_tenant(&mut machine)).collect();
+    (1..4).for_each(|now| machine.age(ids[3], Millis(now)));
+    let mut memory = Scripted::new(|_| PageOut::Stored);
+    let result = machine.proactive_reclaim(MemcgId::ROOT, request(3200), &mut memory);
+    assert_eq!(result, Ok(Pages(3200)));
+    let resident = |&id: &MemcgId| machine.lruvec(id).resident().0;
+    let reclaimed: Vec<u64> = ids.iter().map(|id| 4000 - resident(id)).collect();
+    let is_alike = |pages: &u64| pages.abs_diff(400) <= 100;
+    assert!(reclaimed.iter().all(is_alike), "{reclaimed:?}");
+}
+
 /// If one tenant has all requested pages and the others contribute nothing, it contributes all of
 /// them: at the last priority its share does not limit it.
 #[test]

@@ -76,6 +76,24 @@ fn csv_headings_quotes_delimiters_and_kinds() {
     );
 }
 
+/// Regression: with ids of any text, a first line `# time, op, ...` counted as a reference.
+#[test]
+fn a_heading_of_text_ids_is_known_by_its_first_character_or_its_time() {
+    let nr = |heading: &str, has_time: bool| {
+        let text = format!("{heading}\n0,1,A\n9,1,B\n");
+        let all = csv_with(&text, |csv| {
+            csv.id = Column::Number(3);
+            csv.time = has_time.then_some(Column::Number(1));
+            csv.ids = Ids::Text;
+        });
+        all.len()
+    };
+    assert_eq!(nr("# time, op, object", false), 2);
+    assert_eq!(nr("time,op,object", true), 2);
+    // Nothing distinguishes this heading from a reference.
+    assert_eq!(nr("time,op,object", false), 3);
+}
+
 #[test]
 fn csv_ids_may_be_text() {
     let all = csv_with("apple\npear\napple\n", |csv| csv.ids = Ids::Text);
