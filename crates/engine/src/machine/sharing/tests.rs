@@ -122,8 +122,8 @@ fn by_the_memcg_lru_tenants_that_must_age_contribute_alike() {
     );
 }
 
-/// Regression: a visit of a tenant with young pages only aged the tenant and ended. The tenants with
-/// old pages met the whole request: of 24 equal tenants one or two, whose turn changed.
+/// Regression: a visit of a tenant with young pages only aged the tenant and ended. The tenants
+/// with old pages met the whole request: of 24 equal tenants one or two, whose turn changed.
 #[test]
 fn by_the_memcg_lru_tenants_with_young_pages_contribute_beside_one_with_old_pages() {
     let mut machine = Machine::new(MachineConfig::of_host(), Millis(0));
