@@ -18,8 +18,8 @@
 //! policy), `writeback` (writeback to a disk); `ordered` (a policy's order, in slices); `act`,
 //! `report`; this file decides when each of them runs.
 //!
-//! Time is an argument: the code that decides gets a [`Moment`]. A manager reads the clock
-//! ([`Driver::now`]) when a step begins, and again after work that may have taken long. A stopwatch
+//! Time is an argument: the code that decides gets a `Moment`. A manager reads the clock
+//! (`Driver::now`) when a step begins, and again after work that may have taken long. A stopwatch
 //! measures the elapsed time of calls, as a cost. `xtask/src/tidy/clock.rs` lists the files that
 //! may read the clock, and the files with rules, which use nothing of the host.
 

@@ -491,7 +491,7 @@ impl Watch {
     }
 
     /// Calls [`Watch::follow`] between two scans; does nothing if that would take too much of the
-    /// time ([`FOLLOW_SHARE`]).
+    /// time (`FOLLOW_SHARE`).
     ///
     /// # Errors
     /// `/proc` cannot be read.

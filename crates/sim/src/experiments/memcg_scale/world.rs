@@ -121,7 +121,7 @@ impl World {
         Self { machine, now: 0 }
     }
 
-    /// Runs [`WARM_UP`] reclaims that do not count, then `nr` reclaims of 1,024 pages, one after
+    /// Runs `WARM_UP` reclaims that do not count, then `nr` reclaims of 1,024 pages, one after
     /// the other. Returns the cost of the latter.
     pub fn measure(&mut self, global: GlobalReclaim, caches: Caches, nr: u32) -> Cost {
         let (mut cost, mut times) = (Cost::default(), Vec::new());
